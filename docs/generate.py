@@ -190,10 +190,10 @@ def fault_kinds() -> str:
         takes = rules.VERDICTS if kind.name == "rule" else [one.name for one in kind.takes if not one.required]
         more = " and the keys of a rule" if kind.name == "rule" else ""
         named = [f"**{one.name}**" for one in kind.takes if one.required] + [f"`{name}`" for name in takes]
-        story = kind.story.replace("``", "`")
+        description = kind.description.replace("``", "`")
         for place in ("conditions.KINDS", "faults.rules"):
-            story = story.replace(place, "[faults.md](faults.md)")
-        rows.append([f"`{kind.name}`", story, ", ".join(named) + more])
+            description = description.replace(place, "[faults.md](faults.md)")
+        rows.append([f"`{kind.name}`", description, ", ".join(named) + more])
     return table(["kind", "what happens", "arguments; **needed**"], rows)
 
 
@@ -213,13 +213,13 @@ def invariants() -> str:
 
 def small_worlds() -> str:
     """What `broker-sim explore` can play: a row for each kind, with the releases."""
-    from broker_sim.simulation.exhaustive.catalogue import STORIES, WORLDS
+    from broker_sim.simulation.exhaustive.catalogue import DESCRIPTIONS, WORLDS
 
     releases: dict[str, list[str]] = {}
     for name in WORLDS:
         kind, _, release = name.partition(" ")
         releases.setdefault(kind, []).append(release)
-    rows = ([f"`{kind}`", ", ".join(found), STORIES[kind]] for kind, found in releases.items())
+    rows = ([f"`{kind}`", ", ".join(found), DESCRIPTIONS[kind]] for kind, found in releases.items())
     return table(["world", "releases", "content"], rows)
 
 
@@ -463,7 +463,8 @@ def journal() -> str:
         return table(["field", "meaning"], rows)
 
     events = [
-        f"### {name}\n\n{vocabulary.STORIES[name]}\n\n{fields(known)}\n" for name, known in vocabulary.EVENTS.items()
+        f"### {name}\n\n{vocabulary.DESCRIPTIONS[name]}\n\n{fields(known)}\n"
+        for name, known in vocabulary.EVENTS.items()
     ]
     parts = [f"### *{name}*\n\n{fields(known)}\n" for name, known in vocabulary.PARTS.items()]
     return JOURNAL_TEXT.format(always=fields(vocabulary.ALWAYS), events="\n".join(events), parts="\n".join(parts))

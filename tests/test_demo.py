@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from broker_sim.demo.acts import run
 from broker_sim.demo.ledger import TopicProgress
 from broker_sim.demo.processes import DemoBroker
-from broker_sim.demo.story import run
 from tests.support.processes import run as run_process
 
 
@@ -67,7 +67,7 @@ def test_pictures_are_written_where_nobody_else_can_have_been(
         given.append(pictures)
         return 0
 
-    monkeypatch.setattr("broker_sim.demo.story._run", played)
+    monkeypatch.setattr("broker_sim.demo.acts._run", played)
     assert [run(None, "4.1"), run(None, "4.1")] == [0, 0]
     assert len({*given}) == 2
     for pictures in given:

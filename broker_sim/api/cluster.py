@@ -16,7 +16,7 @@ Rules:
 3. What can be wrong with the arguments, the ports or the data directory is one ClusterError with one line; nothing is
    left open or running then.
 4. With ``data_dir`` the next cluster on the same directory goes on where this one ended, however it ended; two at once
-   are refused. Without, everything is in memory and gone at ``stop``. ``start`` after ``stop`` takes the same ports.
+   are refused. Without, everything is in memory and lost at ``stop``. ``start`` after ``stop`` takes the same ports.
 5. What may be watched and broken belongs to its parts (``observation``, ``outages``, ``time_control``), and is asked for here.
 """
 

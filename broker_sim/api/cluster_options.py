@@ -1,4 +1,4 @@
-"""What somebody gave a `Cluster`: each argument is a field (``fields``), a mistake one line that names it and what was meant.
+"""The arguments of a `Cluster`: each is a field (``fields``), an error one line with its name and the nearest valid value.
 
     read_options({"brokers": "three"})      # WrongInput: brokers: 'three' is not a whole number from 1
     topics_of(["orders", "payments:6"])

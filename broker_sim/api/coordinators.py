@@ -1,7 +1,7 @@
 """The coordinators of a cluster's brokers, by what they coordinate: groups, transactions, and what share groups have made of
 partitions.
 
-Each kind is made when somebody asks it something: a third of a start's time is theirs. One whose internal topic is there already is
+Each kind is created at its first request: they are a third of the time of a start. One whose internal topic is there already is
 made at the start, as there are groups to load and transactions to end.
 """
 
@@ -132,7 +132,7 @@ class Coordinators:
         return self.transactions if partition.topic.name == TRANSACTION_TOPIC else None
 
     def made(self) -> list[CoordinatorRuntime[Any]]:
-        """All kinds that somebody has needed."""
+        """All kinds that have been created."""
         return [
             runtime
             for runtime in (self.made_groups, self.made_transactions, self.made_share_states)

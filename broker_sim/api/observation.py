@@ -1,7 +1,7 @@
 """The observation of a cluster: its journal, and the parts at its seams - rules for requests, their order, fault states of logs.
 
 Rules:
-1. Nothing of this is loaded or paid for before somebody asks: until then requests take their shortest way.
+1. Nothing of this is loaded before its first use: until then requests take their fast path.
 2. What is in force ends with the cluster. The journal can be read after that.
 """
 

@@ -26,7 +26,7 @@ class Outages:
     def __init__(self, state: ClusterState, servers: Sequence[BrokerServer], write: Callable[..., object]) -> None:
         self._state, self._servers, self._write = state, servers, write
         self._balancing: Timer | None = None
-        self._unnoticed: dict[int, Timer] = {}  # brokers that are gone, and the controller does not know yet
+        self._unnoticed: dict[int, Timer] = {}  # brokers that stopped, which the controller has not noticed yet
         state.on_election.append(self._balance_later)
 
     async def broker_down(self, node_id: int, *, graceful: bool = False, noticed_after: object = 0) -> None:
@@ -47,7 +47,7 @@ class Outages:
             leader_election.fence(state, node_id)
 
     def _notice(self, node_id: int) -> None:
-        """The controller learns that a broker is gone, if it did not yet."""
+        """The controller notices that a broker stopped, unless it has already."""
         timer = self._unnoticed.pop(node_id, None)
         if timer is not None:
             timer.cancel()

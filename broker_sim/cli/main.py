@@ -134,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = " ".join(["broker-sim", *itertools.takewhile(str.isalpha, words)][:3])
         print(f"{command}: it needs {missing.name}, which is not installed: {remedy}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # whoever reads our stdout has seen enough
+    except BrokenPipeError:  # the reader of stdout closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return code

@@ -84,7 +84,7 @@ SITES: dict[str, Site] = {
         Site(
             "has no coordinator yet",
             "handlers.k10_find_coordinator._find",
-            "COORDINATOR_NOT_AVAILABLE, as a broker that has heard of nobody",
+            "COORDINATOR_NOT_AVAILABLE, as a broker without metadata",
         ),
         Site("answers a Fetch early", "handlers.k01_fetch.start", "a long poll ends after a millisecond"),
         Site("reads one batch", "handlers.k01_fetch._read", "a Fetch gives one batch, whatever there is"),

@@ -5,7 +5,7 @@ Rules:
 1. Nothing else in the broker reads time or arms a timer; everything gets a :class:`Clock` from its cluster.
 2. ``now_ms()`` never decreases, whatever the machine's wall clock does: the wall is read once and the loop's
    monotonic clock is added to it.
-3. A timer fires once, not before its deadline as ``now_ms()`` tells it, and never inside ``call_at_ms`` itself, even
+3. A timer fires once, not before its deadline by ``now_ms()``, and never inside ``call_at_ms`` itself, even
    where the deadline has passed. Timers with the same deadline fire in the order they were armed (on the real clock
    as far as the loop keeps it).
 

@@ -422,7 +422,7 @@ def _run(arguments: argparse.Namespace) -> int:
     except BrokenPipeError:
         os.dup2(
             os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # who read has gone; nothing is left to be flushed
+        )  # the reader ended; nothing is left to be flushed
     except KeyboardInterrupt:
         return DONE
     return DONE

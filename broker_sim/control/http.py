@@ -187,7 +187,7 @@ class ControlServer:
     def _changed(self, task: asyncio.Task[Any]) -> None:
         self._changes.discard(task)
         if not task.cancelled():
-            task.exception()  # who asked may be gone; it is theirs to hear
+            task.exception()  # its client may have disconnected; it gets the error
 
     async def _parameters(self, request: web.Request, asked: OperationRoute) -> dict[str, Any]:
         """Those of the path, and those of the query (GET, DELETE) or of the body. Raises UsageError, _Refused."""
@@ -218,7 +218,7 @@ class ControlServer:
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"})
         async with contextlib.aclosing(stream):
             first = await anext(stream, b"")
-            with contextlib.suppress(ConnectionError):  # the reader has gone, which is how following ends
+            with contextlib.suppress(ConnectionError):  # the client disconnected, which ends following
                 await response.prepare(request)
                 await response.write(first)
                 async for chunk in stream:

@@ -93,7 +93,7 @@ def shown(group: GroupHandle) -> dict[str, Any]:
 
 
 def require_in_journal(events: Iterable[dict[str, Any]], group: str) -> None:
-    """Raises NotThere where a journal tells nothing of a group."""
+    """Raises NotThere if a journal does not have a group."""
     events = list(events)
     if not has_events_of(events, group):
         raise not_there("group", group, sorted(groups_in(events)))

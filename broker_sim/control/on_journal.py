@@ -90,7 +90,7 @@ def _examine_next(given: dict[str, Any]) -> None:
 async def next_of_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Wait for the first matching event and return it; the event of an answered request contains the response."""
     outcome: dict[str, Any] = {"error": given["error"].name} if "error" in given else {}
-    if outcome == {"error": "NONE"}:  # an answer that was dropped tells no error, and is none
+    if outcome == {"error": "NONE"}:  # a dropped response has no error, and is none
         outcome = {"error": None} if given.get("event", "response") != "response" else {"error": None, "action": None}
     event = await cluster.observe().next(
         given.get("api"),
@@ -103,8 +103,8 @@ async def next_of_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
     return json.loads(_line(event))
 
 
-def story(journal: Journal) -> str:
-    """What happened to each group lately, and the requests that still wait: what a test that failed has to tell."""
+def recent_histories(journal: Journal) -> str:
+    """The recent history of each group, and the unanswered requests: for the report of a failed test."""
     from broker_sim.explain import recent
 
     lines = [recent(journal.events, group) for group in groups_in(journal.events)]
@@ -115,7 +115,7 @@ def story(journal: Journal) -> str:
 @operation("journal.story", "GET /journal/story", answer={"text": "string"})
 async def describe_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Describe the recent history of every group and the unanswered requests: for the report of a failed test."""
-    return {"text": story(cluster.observe())}
+    return {"text": recent_histories(cluster.observe())}
 
 
 @operation(
@@ -130,7 +130,7 @@ async def mark_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 
 class JournalQuery:
-    """Which events somebody wants. ``takes(event)`` is to be asked of every event in order: answers are found by their requests."""
+    """Which events a client asks for. Call ``takes(event)`` with every event in order: responses are found by their requests."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self.since: int = given.get("since", 0)
@@ -171,7 +171,7 @@ def _groups(event: Event) -> list[str]:
 
 
 def _fits(glob: str, value: str) -> bool:
-    from broker_sim.faults.selectors import fits  # not before somebody looks for something
+    from broker_sim.faults.selectors import fits  # imported at the first search
 
     return fits(glob, value)
 
@@ -203,7 +203,7 @@ async def _lines(
     with contextlib.ExitStack() as stack:
         if follow:
             stack.callback(cluster.observe().subscribe(listen))
-            yield b""  # tells who asks that nothing that happens from now on is missed
+            yield b""  # the client knows that it gets every event from now on
         stopped = asyncio.ensure_future(until.wait())
         stack.callback(stopped.cancel)
         while True:

@@ -95,7 +95,7 @@ async def explain_transaction(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 
 def require_in_journal(events: Iterable[dict[str, Any]], name: str) -> None:
-    """Raises NotThere where a journal tells nothing of a transactional id."""
+    """Raises NotThere if a journal does not have a transactional id."""
     known = {event.get("transactional_id") for event in events}
     if name not in known:
         raise not_there("transactional id", name, sorted(known_id for known_id in known if known_id))

@@ -36,7 +36,7 @@ FAMILIES = (on_brokers, on_groups, on_shares, on_transactions, on_journal, on_lo
 _PLACES = {family.__name__: place for place, family in enumerate(FAMILIES)}
 OPERATIONS: dict[str, Operation] = dict(
     sorted(DECLARED.items(), key=lambda item: _PLACES[item[1].handler.__module__])
-)  # their order is not that in which somebody happened to import them
+)  # their order does not depend on that of imports
 
 
 def find(name: str) -> Operation:

@@ -94,7 +94,7 @@ def transaction_of(cluster: Cluster, name: str, *, ahead: bool = False) -> Trans
 
 
 def has_events_of(events: Iterable[dict[str, Any]], group: str) -> bool:
-    """Whether a journal tells anything of a group."""
+    """Whether a journal has a group."""
     return any(about(event, group) for event in events)
 
 

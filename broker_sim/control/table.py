@@ -3,7 +3,7 @@
 Rules:
 1. An operation is declared once, by the decorator `operation` above the function that performs it; HTTP, the OpenAPI
    document, the command line and scenario files are all drawn from that declaration.
-2. What comes from outside is checked before anything is done: unknown names, missing ones, wrong types, sizes. The error tells all
+2. What comes from outside is checked before anything is done: unknown names, missing ones, wrong types, sizes. The error has all
    that is wrong, a line for each parameter, with the nearest that exists (`fields`).
 3. Checking twice is checking once: a checked value is a valid value with the same meaning. A duration is therefore a number of seconds.
 """

@@ -16,6 +16,6 @@ def play(data: str | None, as_version: str) -> int:
     """Run the demo in the directory ``data`` (None: a temporary one). Returns 0 if all checks held, 1 if not.
 
     Raises ModuleNotFoundError without aiokafka."""
-    from broker_sim.demo.story import run
+    from broker_sim.demo.acts import run
 
     return run(data, as_version)

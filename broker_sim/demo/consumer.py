@@ -8,7 +8,7 @@ What it does goes to stdout, a JSON object a line, *before* it does the next thi
     {"event": "committed", "offsets": {"0": 50}}      # the broker has acknowledged
     {"event": "revoked"}  {"event": "left"}
 
-stdin takes ``fast`` (no more pauses between records) and ``leave``; its end means that the demo is gone, and ends the process.
+stdin takes ``fast`` (no more pauses between records) and ``leave``; its end means that the demo ended, and ends the process.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The second part of the demo: a stuck partition of ``__consumer_offsets``, and its effect on a group.
 
-It plays a scenario file as it ships, and shows what the journal tells: the group's timeline and the story in words.
+It runs an included scenario file and shows the group's timeline and its history as text.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What was read and what was committed, and the checks that make the demo more than a show.
 
-Consumers tell of a commit before they do anything else, so a line that arrives late makes a check weaker, never wrong.
+Consumers report a commit before they do anything else, so a line that arrives late makes a check weaker, never wrong.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class DemoBroker:
 
 
 class ConsumerProcess:
-    """One consumer process. ``heard(member, event)`` is called with everything that it tells."""
+    """One consumer process. ``heard(member, event)`` is called with each of its reports."""
 
     def __init__(self, name: str, directory: Path, heard: Callable[[ConsumerProcess, dict[str, Any]], None]) -> None:
         self.name = name
@@ -81,7 +81,7 @@ class ConsumerProcess:
         self.reads = 0
         self.reads_when_assigned = 0
         self.since_commit = 0
-        self.gone = ""
+        self.ended = ""
         """Why it is not there any more: "killed" or "left"."""
         self.process: Process | None = None
         self._listening: asyncio.Task[None] | None = None
@@ -99,7 +99,7 @@ class ConsumerProcess:
             if line.endswith(b"\n"):  # a kill may have cut the last line
                 self.heard(self, json.loads(line))
         code = await process.wait()
-        if not self.gone:
+        if not self.ended:
             self.heard(self, {"event": "died", "code": code})
 
     def command(self, text: str) -> None:
@@ -111,7 +111,7 @@ class ConsumerProcess:
     async def kill(self) -> None:
         """SIGKILL: no LeaveGroup, no last commit."""
         if self.process is not None:
-            self.gone = self.gone or "killed"
+            self.ended = self.ended or "killed"
             await end(self.process)
         if self._listening is not None:
             await self._listening

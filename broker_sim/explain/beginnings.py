@@ -49,7 +49,7 @@ class Beginnings:
         self._topics: dict[Reader, set[str]] = {}
         self._sizes: dict[str, int] = {}
         self._at_first: dict[str, int | None] = {}
-        """Partitions of a topic as the group began to read it; None while no answer has told."""
+        """The number of partitions of a topic when the group began to read it; None before a response has it."""
         self._listed: dict[str, dict[Reader, int]] = {}
         self._reached: dict[str, int] = {}
         self._committed: set[str] = set()
@@ -96,7 +96,7 @@ class Beginnings:
         return beginning
 
     def deleted(self, log: str, reason: str) -> None:
-        """The group's offset is gone; ``reason`` as in the journal's ``offsets_deleted``."""
+        """The group's offset was deleted; ``reason`` as in the journal's ``offsets_deleted``."""
         self._committed.discard(log)
         if reason in ("requested", "topic deleted"):
             self._reached.pop(log, None)

@@ -14,19 +14,19 @@ from broker_sim.explain.model import History, Incident
 from broker_sim.explain.phrases import shortened
 from broker_sim.explain.rebalances import COMPLETING, EMPTY, PREPARING, STABLE, Cause, Kind
 
-__all__ = ["WENT_OVER", "Causes", "owned"]
+__all__ = ["CONVERTED", "Causes", "owned"]
 
 
-WENT_OVER = "the group was upgraded to the consumer protocol (KIP-848)"
+CONVERTED = "the group was upgraded to the consumer protocol (KIP-848)"
 
 REFUSALS = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"}
-"""Answers after which a client gives up its generation and joins again."""
+"""Errors after which a client rejoins the group."""
 
 TIMERS: dict[str, Kind] = {
-    "session": "expired",
+    "session": "session_expired",
     "sync": "sync_timeout",
     "pending": "pending_expired",
-    "rebalance": "timer",
+    "rebalance": "rebalance_timer",
     "expire": "deleted",
 }
 """The kind of cause of each timer of a group. The timer `append` has several: see `_by_timer`."""
@@ -43,7 +43,7 @@ class Causes:
         self.closed_at: dict[int, int] = {}
         self.asked: dict[int, list[tuple[str, int]]] = {}
         self.doomed: dict[int, list[str]] = {}  # what a DeleteTopics names
-        self.partitions: dict[str, int] = {}  # of each topic, as far as answers told
+        self.partitions: dict[str, int] = {}  # of each topic, as far as responses have it
         self.deleted: dict[str, int] = {}  # topic -> when
         self.grown: list[tuple[int, str, str]] = []  # when, which topic, from what to what
         self.incidents: list[Incident] = []
@@ -97,7 +97,7 @@ class Causes:
         ]
 
     def topics_deleted(self, event: Event, ts_ms: int) -> None:
-        """The answer of a DeleteTopics: topics without an error are gone."""
+        """The response of a DeleteTopics: topics without an error are deleted."""
         requested = self.doomed.pop(number(event, "request") or 0, [])
         errors = {row.topic: row.error for row in rows(table(event, "body"), {})}
         for name in requested:
@@ -105,7 +105,7 @@ class Causes:
                 self.deleted[name] = ts_ms
 
     def note_partition_counts(self, event: Event, ts_ms: int, order: int) -> None:
-        """A Metadata response: the first word of a topic, or how it has grown."""
+        """A Metadata response: the partitions of a topic, or more of them than before."""
         for topic in items(table(event, "body"), "topics"):
             if (
                 isinstance(topic, Mapping)
@@ -137,8 +137,8 @@ class Causes:
     ) -> Cause:
         """The cause of a ``group`` event, from its ``cause`` and the snapshots around it."""
         result = self._of(cause, before, after, calls, ts_ms)
-        if result.kind in ("unknown", "expired") and (before is None) != (after is None) and by_epochs(cause):
-            result.kind, result.members = "went_over", []
+        if result.kind in ("unknown", "session_expired") and (before is None) != (after is None) and by_epochs(cause):
+            result.kind, result.members = "converted", []
         result.protocol_type = next(
             (snapshot.protocol_type for snapshot in (after, before) if snapshot and snapshot.protocol_type), ""
         )
@@ -168,13 +168,13 @@ class Causes:
             return Cause("deleted", ts_ms)
         if kind == "load":
             rebalances = after is not None and after.state == PREPARING
-            return Cause("too_large" if rebalances else "loaded", ts_ms)
+            return Cause("over_capacity" if rebalances else "loaded", ts_ms)
         if kind == "unload":
             return Cause("unloaded", ts_ms)
         return Cause("unknown", ts_ms)
 
     def _recent(self, request: int | None) -> Call | None:
-        """A request that was answered before the step was written down."""
+        """A request that was answered before the step was written."""
         for call in reversed(self.past.calls[-50:]):
             if call.request == request:
                 return call
@@ -211,10 +211,10 @@ class Causes:
         if added and removed and text(new[added[0]], "instance") in old_instances:
             result.kind, result.members = "replaced", added
         elif added:
-            result.kind = "first" if before is None or (before.state == EMPTY and not old) else "joined"
+            result.kind = "first_member" if before is None or (before.state == EMPTY and not old) else "joined"
             result.members = added
         elif removed:
-            result.kind, result.members = "no_room", removed
+            result.kind, result.members = "max_size_reached", removed
         else:
             name = member or ("" if result.call is None else result.call.member)
             result.members = [name] if name else []
@@ -250,10 +250,10 @@ class Causes:
         if before is not None and before.state == PREPARING:
             result.kind = "rejoined"
         else:
-            result.kind = "leader_rejoined" if leads and not changed else "changed"
+            result.kind = "leader_rejoined" if leads and not changed else "metadata_changed"
 
     def _owned_changes(self, member: str, call: Call | None) -> str:
-        """What a member has given up since its last JoinGroup, or else got: a cooperative assignor's steps."""
+        """The partitions that a member has revoked since its last JoinGroup, or else got: steps of a cooperative assignor."""
         if call is None:
             return ""
         before = (
@@ -293,8 +293,8 @@ class Causes:
         """The group was deleted, or unloaded from this coordinator."""
         if cause.kind != "unloaded":
             words = "the group was deleted" if cause.kind == "deleted" else "the group became Dead"
-            if cause.kind == "went_over":
-                words = WENT_OVER
+            if cause.kind == "converted":
+                words = CONVERTED
             self.incidents.append(Incident("deleted", cause.ts_ms, words, order))
             return
         waited = 0 if before is None else len(before.waiting("JoinGroup")) + len(before.waiting("SyncGroup"))
@@ -304,8 +304,7 @@ class Causes:
 
 
 def by_epochs(cause: Event) -> bool:
-    """Whether it is a request or a timer of a group by epochs: what it makes or ends of a classic group has gone over to the other
-    protocol."""
+    """Whether it is a request or a timer of a consumer group: a classic group that it creates or removes was converted."""
     return text(cause, "api") == "ConsumerGroupHeartbeat" or text(cause, "timer") in ("revocation", "join", "session")
 
 

@@ -138,7 +138,7 @@ class ShareGroupReader:
 
 
 def read(events: Iterable[Event], group: str) -> ShareGroupReader:
-    """All that a journal tells of a share group's records."""
+    """The deliveries of a share group's records in a journal."""
     reader = ShareGroupReader(group)
     for event in events:
         if isinstance(event, Mapping):

@@ -81,12 +81,14 @@ def _of(partition: SharePartitionHistory, reader: ShareGroupReader) -> list[tupl
         for offset, all_ in sorted(partition.records.items())
         if len(all_) > 1 or all_[-1].end in ("expired", "session closed", "rejected", "released")
     ]
-    for story, same in groupby(worth, key=lambda pair: _story(pair[1], reader)):
+    for deliveries, same in groupby(worth, key=lambda pair: _deliveries(pair[1], reader)):
         rows = list(same)
         offsets = [offset for offset, _ in rows]
         first, last = rows[0][1][0], rows[0][1][-1]
         what = f"record{'s' if len(rows) > 1 else ''} {_ranges(offsets)} of {partition.log}"
-        lines.append((first.ts_ms, f"{what} {'were' if len(rows) > 1 else 'was'} {story}{_fate(last, first.ts_ms)}"))
+        lines.append(
+            (first.ts_ms, f"{what} {'were' if len(rows) > 1 else 'was'} {deliveries}{_fate(last, first.ts_ms)}")
+        )
     for ts_ms, epoch in partition.loads[1:]:
         lines.append(
             (ts_ms, f"{partition.log} got another leader in epoch {epoch}: records in flight are available again")
@@ -101,7 +103,7 @@ def _of(partition: SharePartitionHistory, reader: ShareGroupReader) -> list[tupl
     return lines
 
 
-def _story(all_: list[RecordDelivery], reader: ShareGroupReader) -> str:
+def _deliveries(all_: list[RecordDelivery], reader: ShareGroupReader) -> str:
     """The deliveries of a record, in words that are the same for records with the same fate."""
     steps = []
     for delivery in all_[:_SHOWN]:

@@ -1,5 +1,5 @@
-"""Steps of a group by epochs (KIP-848, KIP-932, KIP-1071): who is in it, what each member holds, and why its epoch moved. Explanations
-and the tables of the pipeline ask here and nowhere else.
+"""Steps of consumer, share and streams groups (KIP-848, KIP-932, KIP-1071): members, their assignments, and why the epoch changed.
+Explanations and the tables of the pipeline share them.
 
     reader = EpochSteps()
     for event in events:                     # the group's ``epochs`` events, in order
@@ -7,11 +7,11 @@ and the tables of the pipeline ask here and nowhere else.
 
 Rules:
 1. A step is read from its event and the events before it alone. Of a group with more than 64 members an event shows those that the step
-   changed: that the member whose request or timer it was is gone is known by the size, of others it is not.
-2. A coordinator that is unloaded and loaded again changes no member: the step after a load is held against the one before the unload.
-3. The first step of a group is ``found`` where a load has shown it: what was before it is unknown, and no member has joined with it.
-4. A classic group that goes over to the consumer protocol brings its members with it, and one that goes back keeps those that are
-   classic: these neither join nor leave.
+   changed: the removal of the member whose request or timer it was is known from the size, that of others is not.
+2. A coordinator that is unloaded and loaded again changes no member: the step after a load is compared with the one before the unload.
+3. The first step of a group is ``found`` if it is that of a load: what was before it is unknown, and no member has joined with it.
+4. A classic group that is upgraded to the consumer protocol keeps its members, and one that is downgraded keeps its classic ones: these
+   neither join nor leave.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _BY_ASSIGNOR = {"simple": "share", "sticky": "streams"}
 """Assignors that one kind of group alone has; a consumer group has any other."""
 
 REMOVED_BY: dict[str | None, Kind] = {
-    "session": "expired",
+    "session": "session_expired",
     "revocation": "revocation_timeout",
     "join": "revocation_timeout",
 }
-"""Timer of a step -> why its members are gone: their session expired, they did not revoke or (classic members) rejoin in time."""
+"""Timer of a step -> why it removed members: their session expired, they did not revoke or (classic members) rejoin in time."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -160,24 +160,24 @@ class EpochStep:
 
     @property
     def removed_by(self) -> Kind:
-        """Why: "expired", "revocation_timeout", "left" (a request), "unknown"."""
+        """Why: "session_expired", "revocation_timeout", "left" (a request), "unknown"."""
         timer = REMOVED_BY.get(text(self.cause, "timer"))
         return timer or ("left" if text(self.cause, "api") is not None else "unknown")
 
     @property
     def subscribed(self) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
-        """Members that stayed, with other topics than before: those before, those now."""
+        """Members that stayed and subscribe to other topics than before: (topics before, topics now)."""
         both = ((name, self.before[name], holder) for name, holder in self.after.items() if name in self.before)
         return {name: (was.topics, holder.topics) for name, was, holder in both if was.topics != holder.topics}
 
     @property
     def new_units(self) -> frozenset[Unit]:
-        """What is to be shared out and was not before."""
+        """Partitions or tasks that are assigned now and were not before."""
         return _all(self.after) - _all(self.before)
 
     @property
     def lost_units(self) -> frozenset[Unit]:
-        """What no member has, or is to have, any more."""
+        """Partitions or tasks that were assigned before and are not now."""
         return _all(self.before) - _all(self.after)
 
 
@@ -262,13 +262,13 @@ def note_holdings(holdings: dict[str, list[Holding]], step: EpochStep) -> None:
 
 
 def from_epochs(step: EpochStep) -> tuple[GroupSnapshot, Cause]:
-    """How a group that goes over to the classic protocol stood before, as a step of classic groups has it, and why that step: its last
-    member of the consumer protocol is gone."""
+    """The state of a group before its downgrade to the classic protocol, as a step of classic groups has it, and why it was
+    downgraded: the last member of the consumer protocol left."""
     members = {name: holder.shown for name, holder in step.before.items()}
     before = GroupSnapshot(
         STABLE, step.epoch_before or 0, None, step.assignor_before, members, [], len(members), "consumer"
     )
-    return before, Cause("went_over", step.ts_ms, members=step.removed, protocol_type="consumer")
+    return before, Cause("converted", step.ts_ms, members=step.removed, protocol_type="consumer")
 
 
 # ------------------------------------------------------------------------------------------------ fields of an event

@@ -81,7 +81,7 @@ class _EpochReader:
         """Whose a LeaveGroup is, by its request's number."""
 
     def leave(self, event: Event) -> None:
-        """A LeaveGroup for the group: of a member, or of somebody who removes one."""
+        """A LeaveGroup for the group: of a member, or of a client that removes one."""
         self.clients[number(event, "request") or 0] = text(event, "client_id") or ""
 
     def take(self, event: Event) -> None:
@@ -295,7 +295,7 @@ class _EpochReader:
         self._note(ts_ms, words)
 
     def end(self, last_ms: int) -> list[TimelineEntry]:
-        """What there is to tell at the journal's end."""
+        """The paragraphs at the journal's end."""
         still: dict[tuple[str, str, int], list[Unit]] = {}
         for (member, _), wait in self.waits.items():
             still.setdefault((member, wait.owner, wait.since_ms), []).append(wait.unit)

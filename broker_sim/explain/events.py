@@ -203,7 +203,7 @@ class GroupSnapshot:
         return len(self.members) >= self.size
 
     def completed(self, before: GroupSnapshot | None, shown: GroupSnapshot | None) -> None:
-        """Add the members that the event did not show: those of ``before``, without those that it ``shown`` to be gone."""
+        """Add the members that the event did not show: those of ``before``, without the removed ones in ``shown``."""
         if self.whole or before is None:
             return
         removed = set() if shown is None or shown.whole else shown.members.keys() - self.members.keys()

@@ -17,13 +17,13 @@ from broker_sim.explain.history import history
 from broker_sim.explain.model import History
 from broker_sim.explain.moments import failures, moments
 from broker_sim.explain.phrases import count, incident_words, joined, listed, span_words
-from broker_sim.explain.rebalance_text import commit_words, life_of, rebalance_text, restless, series_text
+from broker_sim.explain.rebalance_text import commit_words, life_of, rebalance_text, series_text, unstable
 from broker_sim.explain.rebalances import DEAD
 from broker_sim.explain.replacements import replacement_notes
 from broker_sim.explain.transaction_text import is_trouble, stable_offset_text
 from broker_sim.explain.transaction_text import transaction_text as text_of_transaction
 
-__all__ = ["explain", "recent", "story"]
+__all__ = ["explain", "group_paragraphs", "recent"]
 
 MOST_PARAGRAPHS = 40
 FIRST_PARAGRAPHS = 5
@@ -38,11 +38,11 @@ def explain(events: Iterable[Event], group: str, generation: int | None = None, 
     past = history(events, group)
     if generation is not None and (past.existed or past.calls):
         return _fill(_generation_paragraphs(past, generation), width)
-    parts = story(events, past)
+    parts = group_paragraphs(events, past)
     return _fill((part.text if part.kind == "lead" else f"{clock(part.ts_ms)}  {part.text}" for part in parts), width)
 
 
-def story(events: list[Event], past: History) -> list[Paragraph]:
+def group_paragraphs(events: list[Event], past: History) -> list[Paragraph]:
     """The history of a group of any kind; paragraphs of kind ``lead`` describe its state, the others what happened."""
     group = past.group
     shared = delivery_text.summary(events, group)
@@ -70,7 +70,7 @@ def _shared_entries(events: list[Event], past: History, things: list[tuple[int, 
 
 
 def _commits_by_epochs(past: History) -> list[str]:
-    """Its commits, where the header of a classic group doesn't tell them."""
+    """Its commits, if the header of a classic group doesn't have them."""
     return [] if past.existed else commit_words(past, past.commits)
 
 
@@ -174,7 +174,7 @@ def _generation_paragraphs(past: History, generation: int) -> list[str]:
     for rebalance in matches:
         words = [rebalance_text(past, rebalance), life_of(past, rebalance)]
         words += [
-            f"It was one of {len(stretch.rebalances)} rebalances from {clock(stretch.from_ms)} on {restless(stretch)}."
+            f"It was one of {len(stretch.rebalances)} rebalances from {clock(stretch.from_ms)} on {unstable(stretch)}."
             for stretch in past.series
             if any(other is rebalance for other in stretch.rebalances)
         ]

@@ -1,4 +1,4 @@
-"""What a group's records in ``__consumer_offsets`` tell of its rebalances, where no journal tells more: one ``Generation`` for each.
+"""The rebalances of a group from its records in ``__consumer_offsets``, without a journal: one ``Generation`` for each.
 
     reader = Generations()
     for record in records:                   # the group's, tombstones among them, in the order of the log
@@ -6,13 +6,13 @@
     reader.generations
 
 Rules:
-1. A record is a generation if it is of another one than the record before, or the first after a tombstone; generation 0 is a group that
-   has only committed. A rebalance whose assignment was never stored left no record, and compaction takes records away: ``missing`` says
-   how many generations there were in between.
-2. A record tells since when the group is in its state: that is when the window closed. When it opened is not in it, nor is why members
-   are gone.
-3. A generation lasted until the next record of another one, or of a group without members, or the tombstone: at most. That record tells
-   since when the group is so, which is nearer to the truth than when it was written; before it the group may have been preparing.
+1. A record is a generation if its number differs from the record before, or if it is the first after a tombstone; generation 0 is a
+   group that has only committed. A rebalance whose assignment was never stored has no record, and compaction removes records:
+   ``missing`` is the number of generations in between.
+2. A record has the time since when the group is in its state: the end of the join phase. It has neither its beginning nor why members
+   departed.
+3. A generation lasted until the next record of another one, or of a group without members, or the tombstone: at most. That record has
+   the time of its state, which is more exact than its timestamp; before it the group may have been in PreparingRebalance.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Literal
 
 __all__ = ["Change", "Generation", "Generations", "GroupMetadataRecord", "StoredMember"]
 
-Change = Literal["joined", "gone", "changed", "rejoined", "unknown"]
-"""What differs from the record before: members came (static ones may be back under a new id), members are gone, the same ones with
-other subscriptions or assignments, the same ones again."""
+Change = Literal["joined", "departed", "metadata_changed", "rejoined", "unknown"]
+"""The difference from the record before: members joined (static ones may have rejoined with a new id), members departed, the same ones
+with other subscriptions or assignments, the same ones again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class GroupMetadataRecord:
 
 @dataclass(slots=True, eq=False)
 class Generation:
-    """A generation that left a record. ``before``, ``old``: the generation and the members that the log knew before it, None where it
-    knew none. ``closed_ms``: when its window closed; ``stored_ms``: when its record was written; ``left_ms``: rule 3."""
+    """A generation that left a record. ``before``, ``old``: the generation and the members of the record before, None if there is
+    none. ``closed_ms``: the end of its join phase; ``stored_ms``: when its record was written; ``left_ms``: rule 3."""
 
     generation: int
     before: int | None
@@ -74,16 +74,16 @@ class Generation:
     left_ms: int | None = None
     place: int | None = None
     before_stored_ms: int | None = None
-    """When the record before it was written: its own rebalance began later."""
+    """When the record before was written: this rebalance began later."""
 
     @property
     def missing(self) -> int | None:
-        """How many generations before it left no record; None where that isn't known."""
+        """The number of generations before it without a record; None if unknown."""
         return None if self.before is None else max(self.generation - self.before - 1, 0)
 
     @property
     def whole(self) -> bool:
-        """Whether the log holds the one before."""
+        """Whether the log has the record of the previous generation."""
         return self.old is not None and self.generation - 1 == self.before
 
 
@@ -93,10 +93,10 @@ class Generations:
     def __init__(self) -> None:
         self.generations: list[Generation] = []
         self._last: GroupMetadataRecord | None = None
-        self._lasting: list[Generation] = []  # of which it isn't known until when
+        self._lasting: list[Generation] = []  # whose end is unknown
 
     def comes_over(self, record: GroupMetadataRecord) -> None:
-        """A group of the consumer protocol becomes a classic one with this record: no generation, but the state before the next one."""
+        """A consumer group is downgraded to a classic one with this record: no generation, but the state before the next one."""
         self._last = record
 
     def take(self, record: GroupMetadataRecord) -> None:
@@ -141,16 +141,16 @@ def _generation(last: GroupMetadataRecord | None, record: GroupMetadataRecord, g
 
 
 def _change(old: Iterable[StoredMember], new: Iterable[StoredMember]) -> tuple[Change, list[str]]:
-    """What is another one, and who did it."""
+    """The difference of the members, and those that joined or departed."""
     was, now = {member.member: member for member in old}, {member.member: member for member in new}
-    came, gone = [name for name in now if name not in was], [name for name in was if name not in now]
-    if came:
-        back = {now[name].instance for name in came} & {was[name].instance for name in gone} - {None}
-        return ("joined", came) if back or not gone else ("unknown", came + gone)
-    if gone:
-        return "gone", gone
+    joined, departed = [name for name in now if name not in was], [name for name in was if name not in now]
+    if joined:
+        back = {now[name].instance for name in joined} & {was[name].instance for name in departed} - {None}
+        return ("joined", joined) if back or not departed else ("unknown", joined + departed)
+    if departed:
+        return "departed", departed
     same = _topics(was.values()) == _topics(now.values()) and _assigned(was.values()) == _assigned(now.values())
-    return "rejoined" if same else "changed", []
+    return "rejoined" if same else "metadata_changed", []
 
 
 def _topics(members: Iterable[StoredMember]) -> set[str]:

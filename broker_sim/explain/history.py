@@ -162,7 +162,7 @@ class _HistoryReader:
             self.came_back = from_epochs(step) if step.classic_members else None
             after = GroupSnapshot.of(event)
             if after is not None:
-                after.completed(self.by_epochs, None)  # of a large group who is gone is not told
+                after.completed(self.by_epochs, None)  # of a large group the removed members are not in the event
                 self._note_members(self.by_epochs, after)
                 self.by_epochs = after
 
@@ -309,11 +309,11 @@ class _HistoryReader:
             return
         moved = {old for old, _, _ in replaced(before, after)}
         why = {
-            "expired": "session",
+            "session_expired": "session",
             "left": "left",
             "sync_timeout": "sync_timeout",
-            "timer": "rebalance_timeout",
-            "no_room": "no_room",
+            "rebalance_timer": "rebalance_timeout",
+            "max_size_reached": "max_size_reached",
         }.get(cause.kind, "unknown")
         for name in before.members:
             if name not in after.members and name not in moved:
@@ -330,7 +330,9 @@ class _HistoryReader:
         """The window is over: the next generation, or an empty group."""
         after, cause = step.after, step.cause
         assert after is not None
-        rebalance.closed_by = "timer" if cause.kind == "timer" else "joined" if cause.call is not None else "gone"
+        rebalance.closed_by = (
+            "timer" if cause.kind == "rebalance_timer" else "joined" if cause.call is not None else "departed"
+        )
         rebalance.members, rebalance.protocol = list(after.members), after.protocol
         rebalance.silent_static = [
             name
@@ -430,17 +432,17 @@ class _HistoryReader:
 
 
 def replaced(before: GroupSnapshot, after: GroupSnapshot) -> list[tuple[str, str, str]]:
-    """Static members that have another id now: (old id, new id, instance)."""
-    gone = {
+    """Static members with a new member id: (old id, new id, instance)."""
+    removed = {
         text(member_row, "instance"): name for name, member_row in before.members.items() if name not in after.members
     }
-    gone.pop(None, None)
-    if not gone:
+    removed.pop(None, None)
+    if not removed:
         return []
     return [
-        (gone[instance], name, instance)
+        (removed[instance], name, instance)
         for name, member_row in after.members.items()
-        if name not in before.members and (instance := text(member_row, "instance")) in gone and instance is not None
+        if name not in before.members and (instance := text(member_row, "instance")) in removed and instance is not None
     ]
 
 

@@ -82,23 +82,23 @@ def _of_window(phases: Phases) -> list[Holdup]:
     until_ms = phases.closed_ms if phases.closed_ms is not None else phases.ended_ms
     if until_ms is None:
         return []
-    expired = [cause for cause in phases.within if cause.kind == "expired"]
+    expired = [cause for cause in phases.within if cause.kind == "session_expired"]
     result, since_ms = [], phases.began_ms
     if expired:
         since_ms = expired[-1].ts_ms
         result.append(_session(expired, since_ms - phases.began_ms))
     rest = until_ms - since_ms
     closing = phases.closing_cause
-    if phases.closed_ms is None or closing is None or closing.kind == "expired":
+    if phases.closed_ms is None or closing is None or closing.kind == "session_expired":
         return result if result else [Holdup("unknown", rest)]
     kind: What = "rejoin"
-    if closing.kind == "timer":
+    if closing.kind == "rebalance_timer":
         kind = "initial delay" if phases.from_empty else "rebalance timeout"
     elif closing.kind == "pending_expired":
         kind = "pending member"
     elif closing.kind == "left":
         kind = "leave"
-    elif closing.kind in ("unknown", "loaded", "appended", "no_room"):
+    elif closing.kind in ("unknown", "loaded", "appended", "max_size_reached"):
         kind = "unknown"
     return [*result, Holdup(kind, rest, phases.late if kind == "rebalance timeout" else list(closing.members))]
 
@@ -108,7 +108,7 @@ def _of_assignment(phases: Phases, closed_ms: int, ended_ms: int) -> list[Holdup
         return []
     by = phases.ended_by
     leader = [phases.leader] if phases.leader is not None else []
-    if by is not None and by.kind == "expired":
+    if by is not None and by.kind == "session_expired":
         return [_session([by], ended_ms - closed_ms)]
     if by is not None and by.kind == "sync_timeout":
         return [Holdup("leader", ended_ms - closed_ms, list(by.members))]
@@ -166,4 +166,4 @@ _OF_OTHERS = {
     " have been busy stopping their work: see their own logs.",
     "rejoin": "The last one may have been busy stopping its work before it could rejoin: see its own log.",
 }
-"""Of groups whose members are no consumers: nobody polls there."""
+"""For groups whose members are no consumers: they do not poll."""

@@ -114,7 +114,7 @@ def _mark(
         canvas.door(x, middle, "warnline", mark.text)
     elif mark.kind == "replaced":
         canvas.diamond(x, middle, 5, "note", mark.text)
-    elif mark.kind == "told":
+    elif mark.kind == "client_error":
         canvas.bubble(x, middle - 10, "faulty", mark.text)
     elif mark.kind == "fault":
         canvas.bolt(x, middle - 8, "faulty", mark.text)

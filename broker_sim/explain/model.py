@@ -53,8 +53,8 @@ class Arrival:
 
 @dataclass(slots=True)
 class Removal:
-    """``why``: session, left, rebalance_timeout, sync_timeout, no_room, unknown. ``calls``: the requests that it sent while all waited
-    for its JoinGroup, the last one first; ``deleted``: the topics that were deleted by then, and when."""
+    """``why``: session, left, rebalance_timeout, sync_timeout, max_size_reached, unknown. ``calls``: the requests that it sent
+    while the group waited for its JoinGroup, the last one first; ``deleted``: topics that had been deleted by then, and when."""
 
     member: str
     ts_ms: int
@@ -77,7 +77,7 @@ class Replacement:
 
 @dataclass(slots=True, eq=False)
 class Rebalance(Phases):
-    """The phases of a rebalance, and what requests, timers and the log tell about it."""
+    """The phases of a rebalance, with its requests, timers and appends."""
 
     expected: list[str] = field(default_factory=list)  # members when it began
     arrivals: dict[str, Arrival] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Rebalance(Phases):
     pending_from_ms: dict[str, int] = field(default_factory=dict)  # id -> since when everybody else was in
     pending_waits_ms: dict[str, int] = field(default_factory=dict)  # id -> how long it alone held up the window, ms
     timer_fired: int = 0
-    closed_by: str = ""  # "timer", "joined", "gone"
+    closed_by: str = ""  # "timer", "joined", "departed"
     members: list[str] = field(default_factory=list)
     protocol: str | None = None
     leader_sync: Call | None = None
@@ -106,7 +106,7 @@ class Rebalance(Phases):
     @property
     def also(self) -> list[Cause]:
         """What else happened while the window was open, besides members that rejoined."""
-        passed_over = ("unknown", "rejoined", "leader_rejoined", "appended", "timer")
+        passed_over = ("unknown", "rejoined", "leader_rejoined", "appended", "rebalance_timer")
         return [cause for cause in self.within if cause.kind not in passed_over]
 
     @property
@@ -158,7 +158,7 @@ class RebalanceSeries:
 
 @dataclass(slots=True)
 class History:
-    """All that the journal tells of one group."""
+    """The history of one group from the journal."""
 
     group: str
     log: str | None = None

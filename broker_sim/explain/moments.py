@@ -30,7 +30,7 @@ class Moment:
 
 
 def is_trouble(call: Call) -> bool:
-    """Whether an answer is something to tell of."""
+    """Whether a response is worth a line."""
     return call.failed and call.error not in MANNERS
 
 
@@ -82,7 +82,7 @@ def _rebalances(past: History) -> Iterator[Moment]:
 
 def _also(past: History, rebalance: Rebalance) -> Iterator[Moment]:
     """What happened while the window was open; who did the same one after the other shares a line."""
-    causes = [cause for cause in rebalance.also if cause.kind in ("left", "expired", "joined", "replaced")]
+    causes = [cause for cause in rebalance.also if cause.kind in ("left", "session_expired", "joined", "replaced")]
     for kind, group in groupby(causes, key=lambda cause: cause.kind):
         run = list(group)
         members = [name for cause in run for name in cause.members]
@@ -90,7 +90,7 @@ def _also(past: History, rebalance: Rebalance) -> Iterator[Moment]:
         if len(run) > 1:
             names = listed(past, members)
             did = {"joined": "joined", "left": "left"}.get(kind, "rejoined with new member ids")
-            words = f"the sessions of {names} expired" if kind == "expired" else f"{names} {did}"
+            words = f"the sessions of {names} expired" if kind == "session_expired" else f"{names} {did}"
         lasted = run[-1].ts_ms - run[0].ts_ms
         until = f", until {clock(run[-1].ts_ms)}" if lasted >= 1000 else ""
         yield Moment(run[0].ts_ms, f"meanwhile {words}{until}", 1, members)

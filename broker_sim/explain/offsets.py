@@ -36,7 +36,7 @@ _REASONS = {
 }
 
 _ONE_START_MS = 1000
-"""Partitions that a client begins to read within that time are told together."""
+"""Partitions that a client begins to read within that time are one incident."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class _Skip:
     order: int
     committed: bool
     lookup: str
-    """What its last OffsetFetch was answered, where that was an error: then it had not been told where to go on."""
+    """The error of its last OffsetFetch, if it had one: then it did not get the committed offset."""
 
 
 class Offsets:
@@ -79,7 +79,7 @@ class Offsets:
         self._lookups: dict[Reader, str] = {}
         """The error that a client's last OffsetFetch for the group was answered as a whole, "" for none."""
         self._ends: dict[str, int] = {}
-        """The highest high watermark that a Fetch was told, by partition."""
+        """The highest high watermark of a Fetch response, by partition."""
         self._skips: list[_Skip] = []
         self._topics: dict[str, str] = {}
         """Topic id -> name, of Fetches by id (v13)."""

@@ -99,15 +99,15 @@ def because(past: History, cause: Cause, *, generation: int | None = None, brief
         whom = listed(past, cause.members)
     reason = f" (reason: {quoted(cause.reason)})" if cause.reason else ""
     kind = cause.kind
-    if kind == "first":
+    if kind == "first_member":
         return f"{whom} joined the empty group{reason}"
     if kind == "joined":
         return f"{whom} joined{reason}"
     if kind == "left":
         return f"{whom} left{reason}" if cause.members else f"a member left{reason}"
-    if kind == "expired":
+    if kind == "session_expired":
         return _expired(past, cause, whom, brief)
-    if kind == "changed":
+    if kind == "metadata_changed":
         return f"{whom} joined again {_changes(cause)}{_refused(cause)}{reason}"
     if kind == "leader_rejoined":
         grown = f", as topics had more partitions: {joined(cause.grown_topics)}" if cause.grown_topics else ""
@@ -120,10 +120,10 @@ def because(past: History, cause: Cause, *, generation: int | None = None, brief
     if kind == "append_failed":
         which = f" of generation {generation}" if generation is not None else ""
         return f"the assignment{which} could not be stored" + (f" ({cause.error})" if cause.error else "")
-    if kind == "went_over":
+    if kind == "converted":
         removed = f", as {whom} {'was' if len(cause.members) == 1 else 'were'} removed" if cause.members else ""
         return f"the group was downgraded to the classic protocol{removed}"
-    if kind == "too_large":
+    if kind == "over_capacity":
         return "the group, just loaded, has more members than group.max.size allows"
     return ""
 
@@ -170,7 +170,7 @@ def _changes(cause: Cause) -> str:
 
 
 def is_other(protocol_type: str | None) -> bool:
-    """Whether a group is known to be of others than consumers: Connect's workers, schema registries, anybody's own."""
+    """Whether the members of a group are known to be no consumers: Connect's workers, schema registries, other protocols."""
     return protocol_type not in ("", None, "consumer")
 
 

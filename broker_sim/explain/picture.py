@@ -16,7 +16,7 @@ from broker_sim.drawing.colours import FONT, HUES, picture_css
 from broker_sim.drawing.pages import page
 from broker_sim.drawing.sheet import Sheet
 from broker_sim.explain.events import Event
-from broker_sim.explain.explanation import Paragraph, standing, story
+from broker_sim.explain.explanation import Paragraph, group_paragraphs, standing
 from broker_sim.explain.history import history
 from broker_sim.explain.lanes import draw_lane
 from broker_sim.explain.model import Incident, Span
@@ -63,7 +63,7 @@ LEGEND = {
     "removed": "removed",
     "replaced": "rejoined with a new member id",
     "fault": "fault",
-    "told": "the client reported an error",
+    "client_error": "the client reported an error",
 }
 
 EPOCH_LEGEND = {
@@ -80,7 +80,7 @@ def svg(events: Iterable[Event], group: str) -> str:
     past = history(events, group)
     picture = _Picture(timeline_layout(past, MOST_LANES))
     picture.draw()
-    picture.words(story(events, past))
+    picture.words(group_paragraphs(events, past))
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{picture.document()}\n'
 
 
@@ -90,14 +90,14 @@ def html(events: Iterable[Event], group: str, title: str | None = None) -> str:
     past = history(events, group)
     picture = _Picture(timeline_layout(past, MOST_LANES))
     picture.draw()
-    lead, *paragraphs = story(events, past)
+    lead, *paragraphs = group_paragraphs(events, past)
     return page(
         "explain/timeline.html",
         title=title or f"{group}: rebalances",
         font=Markup(FONT),
         picture=Markup(picture.document()),
         lead=lead.text,
-        told=_anchored(paragraphs),
+        paragraphs=_anchored(paragraphs),
     )
 
 
@@ -360,7 +360,7 @@ def _symbol(canvas: Canvas, kind: str, x: float, y: float) -> None:
         canvas.door(x + 3, y - 4, "warnline")
     elif kind in ("replaced", "archived"):
         canvas.diamond(middle, y - 4, 4.5, "note" if kind == "replaced" else "bad")
-    elif kind == "told":
+    elif kind == "client_error":
         canvas.bubble(middle, y - 4, "faulty")
     elif kind == "fault":
         canvas.bolt(middle, y - 4, "faulty")

@@ -181,9 +181,9 @@ def _leavers(past: History, rebalance: Rebalance) -> list[str]:
     """Members that left or expired during the join phase; `_arrivals` has those that joined."""
     began = rebalance.began_ms
     left = [cause for cause in rebalance.also if cause.kind == "left"]
-    others = [cause for cause in rebalance.also if cause.kind in ("expired", "replaced")]
+    others = [cause for cause in rebalance.also if cause.kind in ("session_expired", "replaced")]
     clauses = [f"meanwhile {because(past, cause)} ({after(cause.ts_ms - began)})" for cause in others]
-    expired = [member for cause in others if cause.kind == "expired" for member in cause.members]
+    expired = [member for cause in others if cause.kind == "session_expired" for member in cause.members]
     if len(others) > 1 and len(expired) == len(others):
         clauses = [
             f"meanwhile the sessions of {listed(past, expired)} also expired ({after(others[-1].ts_ms - began)})"
@@ -210,7 +210,7 @@ def _removed(past: History, rebalance: Rebalance, removal: Removal) -> str:
         limit = duration_text(removal.ts_ms - rebalance.began_ms)
         words = f"{name} did not rejoin within the rebalance timeout ({limit}) and was removed"
         return words + _seen_of(past, rebalance, removal)
-    if removal.why == "no_room":
+    if removal.why == "max_size_reached":
         return f"{name} was removed: the group is as large as group.max.size allows"
     return f"{name} was removed"
 
@@ -343,8 +343,8 @@ def failure_reason(past: History, rebalance: Rebalance) -> str:
         what = {
             "joined": "another member joined before the assignment was stored",
             "left": "a member left before the assignment was stored",
-            "expired": "a member's session expired before the assignment was stored",
-            "changed": f"a member joined with {other} before the assignment was stored",
+            "session_expired": "a member's session expired before the assignment was stored",
+            "metadata_changed": f"a member joined with {other} before the assignment was stored",
             "replaced": "a static member rejoined before the assignment was stored",
             "sync_timeout": "members sent no SyncGroup within the rebalance timeout",
         }.get(kind)
@@ -527,7 +527,7 @@ def series_text(past: History, stretch: RebalanceSeries) -> str:
     when = f"since {clock(stretch.from_ms)}"
     if stretch.to_ms is not None:
         when = f"between {clock(stretch.from_ms)} and {clock(stretch.to_ms)}"
-    words = [f"Rebalanced {times(len(run))} {when} ({lasted}) {restless(stretch)}: {_reasons(past, stretch)}."]
+    words = [f"Rebalanced {times(len(run))} {when} ({lasted}) {unstable(stretch)}: {_reasons(past, stretch)}."]
     cause = because(past, run[0].cause, generation=run[0].generation_before)
     if cause:
         words.append(f"It had begun because {cause}.")
@@ -549,7 +549,7 @@ def series_text(past: History, stretch: RebalanceSeries) -> str:
     return " ".join(words)
 
 
-def restless(stretch: RebalanceSeries) -> str:
+def unstable(stretch: RebalanceSeries) -> str:
     if stretch.stable_ms is None:
         return "without becoming Stable"
     return f"without being Stable for longer than {duration_text(stretch.stable_ms)}"

@@ -1,19 +1,19 @@
-"""What a rebalance is. Explanations, pictures and the pipeline's tables all use this definition.
+"""The definition of a rebalance that explanations, pictures and the pipeline's tables share.
 
     reader = Rebalances(Rebalance)
     for step in steps:                       # all steps of one group, in order
         for turn, rebalance in reader.take(step):
-            ...                              # "began", "closed", "ended": what the step did, for those who add to it
+            ...                              # "began", "closed", "ended": what the step did, for callers that add to it
     reader.rebalances                           # all rebalances of the group, the last one perhaps unfinished
 
 Rules:
-1. A rebalance begins where a step enters PreparingRebalance, or passes through it: the generation went up. Its window closes with the
-   first of CompletingRebalance, Stable and Empty.
-2. It ends at Stable or Empty; "dead" when the group is gone; "moved" when its coordinator was unloaded, or when the group is loaded
-   and no event shows that it had been unloaded: a broker that was killed writes none; "failed" when the next one begins before.
-3. The first step that is known of a group may find it within a rebalance. That one is not ``whole``: when and why it began, and in
-   CompletingRebalance when its window closed, happened before anything is known.
-4. Nothing here knows requests, and a step is read from itself and the steps before it alone: no step changes what an earlier one meant.
+1. A rebalance begins with a step that enters PreparingRebalance, or passes through it: the generation was incremented. Its join phase
+   ends with the first of CompletingRebalance, Stable and Empty.
+2. It ends at Stable or Empty; "dead" when the group is deleted; "moved" when its coordinator was unloaded, or when the group is
+   loaded without an event of the unload: a broker that was killed writes none; "failed" when the next one begins before.
+3. The first step that is known of a group may find it within a rebalance. That one is not ``whole``: its beginning and its
+   cause, and in CompletingRebalance the end of its join phase, are before the journal.
+4. Requests are not read here, and a step depends on itself and the steps before it alone.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ __all__ = [
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GROUP_STATES
 
 Kind = Literal[
-    "first",  # joined an empty group
+    "first_member",  # joined an empty group
     "joined",
     "left",
-    "expired",  # its session
-    "pending_expired",  # had an id, and never came to join with it
-    "changed",  # a follower with another subscription
+    "session_expired",
+    "pending_expired",  # got MEMBER_ID_REQUIRED and did not rejoin in time
+    "metadata_changed",  # a follower with another subscription
     "leader_rejoined",
     "rejoined",
-    "replaced",  # a static member under a new id
-    "no_room",
-    "revocation_timeout",  # of a group by epochs: a member did not revoke, or a classic one rejoin, in time
-    "went_over",  # the group goes over to the consumer protocol (KIP-848), or back
-    "sync_timeout",  # owed a SyncGroup for too long
-    "append_failed",  # the log did not take the assignment
+    "replaced",  # a static member with a new member id
+    "max_size_reached",  # group.max.size: a member was removed
+    "revocation_timeout",  # of a consumer, share or streams group: a member did not revoke, or a classic one rejoin, in time
+    "converted",  # to the consumer protocol (KIP-848), or back
+    "sync_timeout",  # sent no SyncGroup within the rebalance timeout
+    "append_failed",  # the assignment could not be stored
     "appended",
-    "timer",  # the window's
+    "rebalance_timer",  # the join phase ended by its timer
     "loaded",
-    "too_large",  # loaded, with more members than are allowed now
+    "over_capacity",  # loaded with more than group.max.size members
     "unloaded",
     "deleted",
     "unknown",
@@ -66,38 +66,38 @@ Kind = Literal[
 """Why a step of the coordinator happened."""
 
 End = Literal["", "stable", "empty", "failed", "moved", "dead"]
-"""How a rebalance ended; "" while it goes on."""
+"""How a rebalance ended; "" while it is in progress."""
 
 Turn = Literal["found", "began", "within", "closed", "ended"]
-"""What a step did to a rebalance: the first step found it under way, began it, happened while its window was open, closed the window,
-ended it. One step may do several of these, in the order in which they are told."""
+"""What a step did to a rebalance: the first step found it in progress, began it, happened during its join phase, ended the join phase,
+ended the rebalance. One step may do several of these, in this order."""
 
 
 @dataclass(slots=True)
 class Cause:
-    """Why a rebalance began, or what else happened while its window was open. What is not about ``kind`` may be unknown."""
+    """Why a rebalance began, or what else happened during its join phase. Fields that ``kind`` does not need may be unset."""
 
     kind: Kind
     ts_ms: int
     members: list[str] = field(default_factory=list)
     error: str | None = None  # append_failed: the log's
-    reason: str | None = None  # what the client itself gave as its reason
+    reason: str | None = None  # the client's own reason
     call: Call | None = None
     added_topics: list[str] = field(default_factory=list)
     lost_topics: list[str] = field(default_factory=list)
     grown_topics: list[str] = field(default_factory=list)  # "orders (2 to 6 partitions)": what grew before
-    last_call: Call | None = None  # expired: the last that was heard of the member
-    closed_ms: int | None = None  # expired: when its connection closed
+    last_call: Call | None = None  # session_expired: the last request of the member
+    closed_ms: int | None = None  # session_expired: when its connection closed
     protocol_type: str = ""  # of the group; "" where it isn't known
-    metadata: str = ""  # changed: what of a member's metadata, where that is no subscription
-    after: Call | None = None  # leader_rejoined, changed: what it had been told that made it join again
+    metadata: str = ""  # metadata_changed: the change of a member's metadata besides its subscription
+    after: Call | None = None  # leader_rejoined, metadata_changed: the error after which it rejoined
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupStep:
-    """One step of a coordinator with one group; None: the group is not there, in that coordinator at least.
+    """One step of a coordinator with one group; None: the group is not in that coordinator.
 
-    A journal that is begun late shows the groups that it finds as loaded: ``before`` is the same as ``after`` then.
+    A journal that begins late shows existing groups as loaded: ``before`` is the same as ``after`` then.
     """
 
     ts_ms: int
@@ -117,14 +117,14 @@ class Phases:
     from_empty: bool = False
     found_in: str = ""
     closed_ms: int | None = None
-    generation: int | None = None  # that it led to; None: its window did not close
+    generation: int | None = None  # the resulting one; None: its join phase did not end
     end: End = ""
     ended_ms: int | None = None
     ended_by: Cause | None = None
     within: list[Cause] = field(
         default_factory=list, repr=False
-    )  # why each step was made while the window was open, without the first
-    closing_cause: Cause | None = None  # what closed the window
+    )  # causes of the steps during the join phase, without the first
+    closing_cause: Cause | None = None  # what ended the join phase
     late: list[str] = field(default_factory=list)  # members that were removed as it closed
     leader: str | None = None
     synced_ms: int | None = None  # when the leader's SyncGroup came
@@ -146,9 +146,9 @@ class Rebalances(Generic[R]):
         self._kind = kind
         self.rebalances: list[R] = []
         self.open: R | None = None
-        """The one that goes on."""
+        """The one in progress."""
         self.since_ms: int | None = None
-        """When that began in which steps are read; the first step's moment, unless told. What is found under way begins there."""
+        """When the steps begin; the time of the first step, unless set. A rebalance found in progress begins there."""
         self._first = True
 
     def take(self, step: GroupStep) -> list[tuple[Turn, R]]:
@@ -213,7 +213,7 @@ class Rebalances(Generic[R]):
         assert self.open is not None
         self.open.closing_cause, self.open.leader = step.cause, after.leader
         had = () if before is None else before.members
-        if step.cause.kind == "timer":
+        if step.cause.kind == "rebalance_timer":
             self.open.late = [name for name in had if name not in after.members]
 
     def _end(self, end: End, step: GroupStep) -> R:

@@ -24,7 +24,7 @@ _OUT = ("FENCED_INSTANCE_ID", "UNKNOWN_MEMBER_ID")
 """What a static member that was replaced is answered: some requests name the instance, some the member id alone."""
 
 _APART_MS = 60_000
-"""Replacements that are longer apart are two stories."""
+"""Replacements that are further apart are two series."""
 
 
 @dataclass(slots=True)
@@ -42,17 +42,17 @@ class ReplacementNote:
 def replacement_notes(past: History) -> Iterator[ReplacementNote]:
     """What became of static members without a rebalance, in order."""
     clients = _Clients(past)
-    stories: dict[str, list[Replacement]] = {}
+    series_of: dict[str, list[Replacement]] = {}
     for replacement in past.replacements:
         if replacement.rebalanced:
             continue
-        story = stories.get(replacement.instance, [])
-        if story and replacement.ts_ms - story[-1].ts_ms > _APART_MS:
-            yield from _notes(story, clients)
-            story = []
-        stories[replacement.instance] = [*story, replacement]
-    for story in stories.values():
-        yield from _notes(story, clients)
+        series = series_of.get(replacement.instance, [])
+        if series and replacement.ts_ms - series[-1].ts_ms > _APART_MS:
+            yield from _notes(series, clients)
+            series = []
+        series_of[replacement.instance] = [*series, replacement]
+    for series in series_of.values():
+        yield from _notes(series, clients)
 
 
 class _Clients:
@@ -77,15 +77,15 @@ def _client(source: Call | MemberInfo) -> str:
     return f"{source.client_id or 'a client'} at {source.client_host or '?'}"
 
 
-def _notes(story: list[Replacement], clients: _Clients) -> Iterator[ReplacementNote]:
+def _notes(series: list[Replacement], clients: _Clients) -> Iterator[ReplacementNote]:
     rivals = [
         replacement
-        for replacement in story
+        for replacement in series
         if clients.whom(replacement.old) != clients.whom(replacement.new) or replacement.old in clients.refused
     ]
-    first, last = story[0], story[-1]
+    first, last = series[0], series[-1]
     if len(rivals) < 2:
-        for replacement in story:
+        for replacement in series:
             words = (
                 _replaced(replacement, clients)
                 if replacement in rivals
@@ -96,11 +96,11 @@ def _notes(story: list[Replacement], clients: _Clients) -> Iterator[ReplacementN
             )
         return
     names = list(
-        dict.fromkeys(clients.whom(name) for replacement in story for name in (replacement.old, replacement.new))
+        dict.fromkeys(clients.whom(name) for replacement in series for name in (replacement.old, replacement.new))
     )
     who = joined(names) if len(names) > 1 else f"several processes of {names[0]}"
     text = (
-        f"the static member {first.instance} was replaced {len(story)} times until {clock(last.ts_ms)}, without a rebalance: "
+        f"the static member {first.instance} was replaced {len(series)} times until {clock(last.ts_ms)}, without a rebalance: "
         f"{who} have the same group.instance.id. It has to be unique in a group: each client that joins with it fences the previous one"
     )
     yield ReplacementNote(first.ts_ms, first.order, text, True, last.new)

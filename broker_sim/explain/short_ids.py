@@ -1,5 +1,5 @@
 """Short names for members: the instance id, or the simulated host they run on, or the client id; where several share it, with as much
-of the member id's random part as tells them apart."""
+of the member id's random part as distinguishes them."""
 
 from __future__ import annotations
 

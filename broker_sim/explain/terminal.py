@@ -9,7 +9,7 @@ from itertools import groupby
 from broker_sim.common.text import clock, date, duration_text
 from broker_sim.drawing.scale import Scale
 from broker_sim.explain.events import Event
-from broker_sim.explain.explanation import Paragraph, standing, story
+from broker_sim.explain.explanation import Paragraph, group_paragraphs, standing
 from broker_sim.explain.history import history
 from broker_sim.explain.model import History, Rebalance
 from broker_sim.explain.phrases import because, incident_words, outcome_of
@@ -59,7 +59,7 @@ MARKS = {
     "failed": ("C", "31", "commit failed"),
     "expired": ("E", "31", "lock or share session ended"),
     "archived": ("D", "31", "archived: no member gets them again"),
-    "told": ("m", "35", "the client reported an error"),
+    "client_error": ("m", "35", "the client reported an error"),
     "fault": ("F", "35", "fault"),
     "left": ("L", "33", "left"),
     "removed": ("X", "31", "removed"),
@@ -79,7 +79,11 @@ def timeline(events: Iterable[Event], group: str, width: int = 80, color: bool =
     if not past.existed and not past.calls:
         return f"No events of group {group!r} in the journal."
     what = timeline_layout(past, MOST_LANES)
-    steps = [part for part in story(events, past) if part.kind in ("rebalance", "trouble")] if what.by_epochs else []
+    steps = (
+        [part for part in group_paragraphs(events, past) if part.kind in ("rebalance", "trouble")]
+        if what.by_epochs
+        else []
+    )
     return "\n".join(line.rstrip() for line in _Drawing(what, width, color, steps).lines())
 
 

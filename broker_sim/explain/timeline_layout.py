@@ -152,10 +152,10 @@ def _active(past: History, spans: list[Span], incidents: list[Incident]) -> list
 
 def _bands(past: History, from_ms: int) -> list[Band]:
     bands = [*_without_rebalance(past), *_epochs(past)]
-    gone = [ts_ms for ts_ms, state, _ in past.states if state == DEAD]
+    dead = [ts_ms for ts_ms, state, _ in past.states if state == DEAD]
     for position, rebalance in enumerate(past.rebalances):
         following = past.rebalances[position + 1].began_ms if position + 1 < len(past.rebalances) else past.last_ms
-        following = min([following, *(ts_ms for ts_ms in gone if ts_ms > rebalance.began_ms)])
+        following = min([following, *(ts_ms for ts_ms in dead if ts_ms > rebalance.began_ms)])
         ended = following if rebalance.ended_ms is None else min(rebalance.ended_ms, following)
         closed = ended if rebalance.closed_ms is None else rebalance.closed_ms
         rest = {"stable": STABLE, "empty": EMPTY, "failed": "failed", "": "open"}.get(rebalance.end, DEAD)
@@ -362,7 +362,7 @@ def _draw_client_events(past: History, lanes: list[Lane]) -> None:
     for incident in past.incidents:
         if incident.kind == "client" and incident.client in by_client:
             by_client[incident.client].marks.append(
-                Mark("told", incident.ts_ms, f"{clock(incident.ts_ms)}  {incident_words(incident)}")
+                Mark("client_error", incident.ts_ms, f"{clock(incident.ts_ms)}  {incident_words(incident)}")
             )
 
 

@@ -118,7 +118,7 @@ class TransactionHistory:
 
 @dataclass(slots=True)
 class JournalTransactions:
-    """All that a journal tells of transactions, in the order in which they began."""
+    """All transactions of a journal, in the order in which they began."""
 
     transactions: list[TransactionHistory]
     hanging: list[BlockedStableOffset]

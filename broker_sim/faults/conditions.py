@@ -40,7 +40,7 @@ class PartitionFaultKind:
 
     name: str
     aspect: str
-    story: str
+    description: str
     arguments: tuple[str, ...] = ()
     append_error: Err = Err.NONE
     read_error: Err = Err.NONE

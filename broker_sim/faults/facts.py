@@ -1,6 +1,6 @@
 """What a request is about: the groups, members, topics and transactional ids that it names, read by the entities of its fields.
 
-``facts_of(request, version)`` tells rules, held orders and the journal. Rules:
+``facts_of(request, version)`` is for rules, held orders and the journal. Rules:
 
 1. A request may be about several groups (DescribeGroups, OffsetFetch v8+), members (LeaveGroup v3+) and partitions.
 2. A partition of -1 is the topic as a whole (Metadata, CreateTopics). A request for all topics is about each of them.

@@ -87,7 +87,7 @@ class Fault:
                 await done
         except TimeoutError:
             what = f"{n} hit{'s' if n > 1 else ''} of fault {self.id} ({self.rule.text()})"
-            raise WaitTimeout(what, timeout_ms, f"{self.hits} hits", self._story()) from None
+            raise WaitTimeout(what, timeout_ms, f"{self.hits} hits", self._near_misses()) from None
         finally:
             if wait in self._waits:
                 self._waits.remove(wait)
@@ -123,14 +123,14 @@ class Fault:
     def check(self) -> None:
         """Raise NeverHit if it had to match and did not."""
         if self.rule.must_hit and not self.hits:
-            raise NeverHit(f"fault {self.id} never hit: {self.rule.text()}\n{self._story()}")
+            raise NeverHit(f"fault {self.id} never hit: {self.rule.text()}\n{self._near_misses()}")
 
     def describe(self) -> str:
         """The rule, its matches, its waiting requests and its near misses; several lines."""
         state = "removed" if self.removed else "spent" if self.spent else "in force"
         lines = [f"fault {self.id}, {state}, {self.hits} hits: {self.rule.text()}"]
         lines += [f"  holds {text}" for text in self.waiting]
-        return "\n".join([*lines, *self._story().splitlines()] if not self.hits else lines)
+        return "\n".join([*lines, *self._near_misses().splitlines()] if not self.hits else lines)
 
     def to_dict(self) -> dict[str, Any]:
         """``{id, text, rule, hits, spent, removed, waiting}``, for JSON."""
@@ -165,8 +165,8 @@ class Fault:
     def __repr__(self) -> str:
         return f"<fault {self.id}: {self.rule.text()}; {self.hits} hits>"
 
-    def _story(self) -> str:
-        """Why it did not hit (more often)."""
+    def _near_misses(self) -> str:
+        """The requests that did not match, with the reason: why the rule did not hit, or not more often."""
         rule, lines = self.rule, []
         if self._outside:
             lines.append(f"  {self._outside} requests fit, outside of its time window")
@@ -221,7 +221,7 @@ class Fault:
         self._held[request_id] = (asked, go)
 
     def let_go(self, request_id: int) -> None:
-        """The request waits no more: it went on, or its client is gone."""
+        """The request does not wait any longer: it continued, or its client disconnected."""
         self._held.pop(request_id, None)
 
 

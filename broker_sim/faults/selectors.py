@@ -1,4 +1,4 @@
-"""Which requests somebody means: selectors over the facts of a request. Rules:
+"""Selectors of requests, over the facts of a request. Rules:
 
 1. Of a request that is about several groups, members or partitions a selector takes it if one of them fits.
 2. What an API can't carry can't be selected: ``selector_from`` refuses it, as it refuses unknown names, with the nearest known.

@@ -78,7 +78,7 @@ class RequestInterceptor:
         self.bodies = earlier.bodies
 
     def end(self, connections: Iterable[Any]) -> None:
-        """The brokers are no more: what is open will not be answered, these connections are gone."""
+        """The brokers stopped: open requests get no response, their connections are closed."""
         for opened in list(self._open.values()):
             self._close(opened)
             self._write_response(opened, None, "not answered")
@@ -129,7 +129,7 @@ class RequestInterceptor:
             _AFTER[fault.rule.verdict.kind](self, opened, response, fault.rule.verdict)
 
     def dropped(self, ctx: InterceptedContext) -> None:
-        """Its connection is gone while it was unanswered."""
+        """Its connection was closed before it was answered."""
         opened = self._open.get(ctx.request_id)
         if opened is not None:
             self._close(opened)

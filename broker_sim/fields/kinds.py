@@ -384,7 +384,7 @@ def _few(entries: Sized, what: str) -> None:
 
 @dataclass(frozen=True)
 class Objects(FieldKind[list[dict[str, Any]]]):
-    """A list of objects, whose own fields somebody else reads."""
+    """A list of objects, whose fields the caller reads."""
 
     meant = "a list of objects"
     metavar: str = field(default="", init=False)

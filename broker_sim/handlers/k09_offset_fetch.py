@@ -253,7 +253,7 @@ def _legacy(ctx: RequestContext, request: OffsetFetchRequest) -> _Rows:
 
 
 def _unchanged(ctx: RequestContext, version: int, request: OffsetFetchRequest) -> Callable[[], bool] | None:
-    """Returns a function that tells whether the coordinators and the groups' offsets are the same as now."""
+    """Returns a function that returns whether the coordinators and the groups' offsets are the same as now."""
     if request.require_stable or version == 0:
         return None  # pending offsets count, too; v0 reads the legacy store
     state = ctx.broker.state

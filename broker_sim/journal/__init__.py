@@ -32,9 +32,9 @@ from broker_sim.journal.files import JournalError, JournalFiles, plain, read
 from broker_sim.journal.vocabulary import (
     ACTION_FIELDS,
     ALWAYS,
+    DESCRIPTIONS,
     EVENTS,
     PARTS,
-    STORIES,
     Event,
     current_action,
     current_field,
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALWAYS",
+    "DESCRIPTIONS",
     "EVENTS",
     "PARTS",
-    "STORIES",
     "Event",
     "Journal",
     "JournalError",

@@ -11,12 +11,12 @@ from kafka_wire.group_states import GROUP_STATES
 __all__ = [
     "ACTION_FIELDS",
     "ALWAYS",
+    "DESCRIPTIONS",
     "EVENTS",
     "FORMER_ACTIONS",
     "FORMER_EVENTS",
     "FORMER_FIELDS",
     "PARTS",
-    "STORIES",
     "Event",
     "current_action",
     "current_field",
@@ -269,7 +269,7 @@ EVENTS: dict[str, dict[str, str]] = {
 }
 """Every kind of event: field -> what it is. A name that ends in ``?`` may be absent. ``ALWAYS`` comes on top."""
 
-STORIES = {
+DESCRIPTIONS = {
     "connection": "A client connected or left.",
     "request": "A broker received a request. Its number is in all events that follow from it.",
     "response": "A response was sent, or was not sent because of a fault.",

@@ -3,7 +3,7 @@
     read_topics(Path("copy"))["orders"].partitions      # 6
 
 Rules:
-1. The newest snapshot (`*.checkpoint`), then the log behind it: later records win, a removed topic is gone.
+1. The newest snapshot (`*.checkpoint`), then the log behind it: later records win, a removed topic is left out.
 2. Of each record only what is asked for is read; records of other kinds are passed over, and so is all that can't be read.
 Source: metadata/*.json of Kafka (TopicRecord 2, PartitionRecord 3, ConfigRecord 4, RemoveTopicRecord 9), KIP-630.
 """

@@ -1,13 +1,13 @@
 """The part of the cluster's state that is on disk: how it is written, and how it comes back after a restart.
 
 Rules:
-1. `cluster.json` decides what there is. Partitions' directories are made before it tells of them, and removed after it has
+1. `cluster.json` has the topics. Partitions' directories are created before they are in it, and removed after it has
    ceased to: a creation or a deletion that was cut short, by a crash or by the disk, leaves at most directories, which the
    next start removes. What was acknowledged outlives a loss of power, with or without `sync`.
 2. A change that the disk does not take is KAFKA_STORAGE_ERROR, and `cluster.json` has the state as it was before.
 3. Every change goes through `ClusterState.changed`, which also lets kept answers lapse.
 4. A directory without a `cluster.json` is another broker's. What that left is looked at as a whole before anything is opened
-   (`foreign_directory`), and loses nothing by being served: no retention, no compaction and no expiry until somebody sets them.
+   (`foreign_directory`), and serving it removes nothing: no retention, no compaction and no expiry until they are configured.
 5. Records of unknown topics are neither served nor deleted: they stay in place, or are moved aside, with a warning.
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("broker_sim.metadata")
 
-MAX_GONE = 1000
+MAX_DELETED_IDS = 1000
 """How many ids of deleted topics are remembered, for the directories that a crash may have left of them."""
 
 MAX_LOGGED = 10
@@ -255,7 +255,7 @@ class Persistence:
             "broker_configs": {str(node): values for node, values in self._state.config.dynamic_broker.items()},
             "group_configs": self._state.entity_configs[Entity.GROUP],
             "client_metrics_configs": self._state.entity_configs[Entity.CLIENT_METRICS],
-            "gone": self.deleted_topic_ids[-MAX_GONE:],
+            "deleted_topic_ids": self.deleted_topic_ids[-MAX_DELETED_IDS:],
             "adopted": self.adopted,
         }
         texts = {name: self._texts[name] for name in self._state.topics}

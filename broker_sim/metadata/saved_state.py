@@ -173,9 +173,12 @@ def _state(state: object, config: BrokerConfig) -> SavedState:
     adopted = state.get("adopted", False)
     if not isinstance(adopted, bool):
         _wrong("adopted", f"is {_shown(adopted)}, which is not true or false")
-    deleted_topic_ids = _list(state.get("gone", []), "gone")
+    key = (
+        "deleted_topic_ids" if "deleted_topic_ids" in state else "gone"
+    )  # a directory of an earlier version has the latter
+    deleted_topic_ids = _list(state.get(key, []), key)
     for index, entry in enumerate(deleted_topic_ids):
-        _id(entry, f"gone[{index}]")
+        _id(entry, f"{key}[{index}]")
     brokers: dict[int, dict[str, str | None]] = {}
     for node, values in _object(state.get("broker_configs", {}), "broker_configs").items():
         at = f"broker_configs[{_shown(node)}]"

@@ -68,7 +68,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "#MEMBERS",
     ),
 }
-"""Kind of table -> the columns that it may have; the one that tells it is in `_TELLING`."""
+"""Kind of table -> the columns that it may have; the one that identifies it is in `_TELLING`."""
 
 _NAMES = frozenset(name for columns in COLUMNS.values() for name in columns)
 _TELLING = {"CURRENT-OFFSET": OFFSETS, "#PARTITIONS": MEMBERS, "#MEMBERS": STATE}
@@ -359,7 +359,7 @@ def _joined(table: _Table, pieces: list[PastedLine]) -> list[str] | None:
 
 
 def _refilled(pieces: list[str], width: int) -> str:
-    """The line that a window of that width has cut into these pieces, whose blanks at their ends are gone."""
+    """The line that a window of that width has cut into these pieces, without the blanks at their ends."""
     return "".join(piece.ljust(width) for piece in pieces[:-1]) + pieces[-1]
 
 
@@ -383,7 +383,7 @@ def _cut(table: _Table, line: str) -> list[str] | None:
 
 
 def _counted(table: _Table, line: str) -> list[str] | None:
-    """The cells by counting words, for a table whose blanks are gone; None where the number of words is wrong."""
+    """The cells by counting words, for a table without its blanks; None where the number of words is wrong."""
     words = line.split()
     if _COORDINATOR in table.names:
         at = table.names.index(_COORDINATOR)

@@ -56,7 +56,7 @@ __all__ = ["Imported", "ImportedGroup", "ImportedMember", "ImportedOffset", "app
 
 SESSION_TIMEOUT_MS = 45_000
 REBALANCE_TIMEOUT_MS = 300_000
-"""A Java consumer's defaults, where a description doesn't tell."""
+"""A Java consumer's defaults, for missing values of a description."""
 
 LAST_PARTITION = MAX_PARTITIONS_AT_ONCE - 1
 MAX_INT32 = 2**31 - 1

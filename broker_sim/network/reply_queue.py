@@ -107,7 +107,7 @@ class ReplyQueue:
         return True
 
     def drop(self) -> Iterator[RequestContext]:
-        """The connection is gone: nothing goes out any more. Gives the requests that waited."""
+        """The connection was closed: no response is sent any more. Returns the requests that waited."""
         self.out.clear()
         if self._writer is not None:
             self._writer.discard()

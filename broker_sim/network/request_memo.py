@@ -37,7 +37,7 @@ class RequestMemo:
 
     def answered(self, frame: bytes, reply: Sequence[bytes], repeats: Callable[[], Callable[[], bool] | None]) -> None:
         """A frame has its reply, in pieces. What comes twice in a row, but for the correlation id, is remembered, if ``repeats`` can
-        tell when the reply is the same."""
+        show when the reply is the same."""
         size = len(frame) - 4
         if size > _LONGEST:
             return

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-if not os.path.exists(__file__):  # an archive, on a machine where nobody has installed what it needs
+if not os.path.exists(__file__):  # an archive, on a machine without its dependencies
     from broker_sim.pipeline.packaging import check_this_machine
 
     check_this_machine()

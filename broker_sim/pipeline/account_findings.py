@@ -41,7 +41,7 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
     for group, rows in by_group(facts.rebalances):
         lost = [(row, names) for row in rows if (names := lost_members(row)) and at_of(row) is not None]
         if not lost or (len(lost) >= FEW and lost[0][0]["source"] == "journal"):
-            continue  # that many are told as a group that rebalances often, or loses its members
+            continue  # so many are a finding about a group that rebalances often, or loses its members
         first, who = lost[0]
         ms = at_of(first)
         expired_ms = first["started_ms"] if first["cause"] == "session timeout" else None
@@ -76,7 +76,7 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
         if certainty == "likely":
             advice += " Derived from its last commit, one session timeout before the group continued without it."
         yield Finding(
-            "lost",
+            "session expired",
             "warn",
             105 + len(lost),
             f"{words}.",
@@ -120,7 +120,7 @@ def _polled(facts: ReportFacts) -> Iterable[Finding]:
         if len(late) > 1:
             words += f"; so {times(len(late))} in all"
         yield Finding(
-            "poll",
+            "poll timeout",
             "warn",
             108 + len(late),
             f"{words}.",
@@ -198,7 +198,7 @@ def _stalled(facts: ReportFacts) -> Iterable[Finding]:
             died = _died(facts, group, worst)
             if died:
                 words += f", {died} of them after a member's session expired"
-            # members that leave in order are restarted by somebody; those that die there die of something
+            # members that send LeaveGroup are restarted by an operator; those whose sessions expire there crash on a record
             is_certain = died >= FEW or (worst["pending"] is not None and not _restarted(facts, group, worst))
             yield Finding(
                 "poison",
@@ -287,8 +287,12 @@ def _explained(facts: ReportFacts, row: Row) -> bool:
         if row["group"] in (move["groups"] or ()) and move["from_ms"] < to_ms and not over:
             return True
     for rebalance in facts.rebalances:
-        gone = lost_members(rebalance) or rebalance["cause"] in ("poll timeout", "rebalance timeout")
-        if rebalance["group"] == row["group"] and gone and row["from_ms"] <= (at_of(rebalance) or 0) <= to_ms + LONG_MS:
+        departed = lost_members(rebalance) or rebalance["cause"] in ("poll timeout", "rebalance timeout")
+        if (
+            rebalance["group"] == row["group"]
+            and departed
+            and row["from_ms"] <= (at_of(rebalance) or 0) <= to_ms + LONG_MS
+        ):
             return bool(row["generations"] < FEW)
     return row["members"] is False and bool(row["generations"] < FEW)
 
@@ -327,7 +331,7 @@ def _moved(facts: ReportFacts) -> Iterable[Finding]:
         if loaded >= 1000:
             words += f"; it took {duration_text(loaded)} to load"
         yield Finding(
-            "moved",
+            "coordinator moved",
             "note",
             68,
             f"{words}.",
@@ -355,7 +359,7 @@ def _re_elected(rows: list[Row]) -> Finding:
     which = named([f"__consumer_offsets-{partition}" for partition in partitions], 12)
     who = named(str(row["node"]) for row in rows)
     return Finding(
-        "epoch",
+        "leader epoch",
         "note",
         12,
         f"{which} got a new leader epoch at {when(rows[0]['at_ms'])}; broker {who} is still the leader, so"
@@ -390,7 +394,7 @@ def _unclean(facts: ReportFacts) -> Iterable[Finding]:
             words += f": records that only the in-sync replicas had are lost, as are commits of {named(groups or ['its groups'])}"
             advice = "Its groups continue from older offsets at their next OffsetFetch, and read the records after them again."
         yield Finding(
-            "unclean",
+            "unclean election",
             "bad",
             720,
             f"{words}.",
@@ -410,7 +414,7 @@ _IN_SPITE = ("fenced", "timed out")
 
 
 def _readers_waited(row: Row) -> str:
-    """Where readers waited, who, and for how long."""
+    """Which readers waited, in which partitions, and for how long."""
     if not row["blocked"] or (row["blocked_ms"] or 0) < 1000:
         return ""
     words = f"; it held the last stable offset of {named(row['blocked'])} for {duration_text(row['blocked_ms'])}"

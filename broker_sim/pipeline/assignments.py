@@ -4,7 +4,7 @@
 Rules:
 1. A member has what its current assignment says until the next one, or its tombstone. What it is to give up is in that record; what it
    waits for is in its target assignment, if its state says that others have not given that up.
-2. Records name topics by their ids; a topic whose name no log tells has its id as its name.
+2. Records name topics by their ids; a topic whose name is in no log has its id as its name.
 3. Both sources give the same rows.
 
 Source: ConsumerGroupCurrentMemberAssignmentValue, StreamsGroupCurrentMemberAssignmentValue, ShareGroupCurrentMemberAssignmentValue and

@@ -16,15 +16,15 @@ __all__ = ["counted", "grown", "owned", "subscribed"]
 
 def subscribed(client: str, added: Iterable[str], lost: Iterable[str]) -> list[str]:
     """Changes of a client's subscription as phrases: topics ``added`` and ``lost``."""
-    said = (("subscribed to", added), ("unsubscribed from", lost))
-    return [f"{client}: {what} {', '.join(topics)}" for what, some in said if (topics := list(some))]
+    changes = (("subscribed to", added), ("unsubscribed from", lost))
+    return [f"{client}: {what} {', '.join(topics)}" for what, some in changes if (topics := list(some))]
 
 
 def owned(client: str, had: Iterable[str], has: Iterable[str]) -> list[str]:
     """The partitions that a client says it owns as it joins: a cooperative assignor's steps."""
     was, now = set(had), set(has)
-    said = (("revoked", was - now), ("acquired", now - was))
-    return [f"{client}: {what} {', '.join(sorted(some))}" for what, some in said if some]
+    changes = (("revoked", was - now), ("acquired", now - was))
+    return [f"{client}: {what} {', '.join(sorted(some))}" for what, some in changes if some]
 
 
 def grown(topic: str, before: int, after: int) -> str:

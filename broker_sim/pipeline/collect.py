@@ -36,7 +36,7 @@ MOST_BEYOND = 200
 MOST_STATES = 5000
 MOST_MARKS = 2000
 MARKS = ("deleted", "offsets deleted", "expired", "seek", "reset", "truncated", "out of range", "unclean")
-"""Kinds of lines that say what was done to offsets."""
+"""Kinds of lines about changes of offsets."""
 MOST_RESETS = 200
 MOST_STALLS = 200
 MOST_MOVES = 200
@@ -143,7 +143,7 @@ def _deletions(table: DataFrame, facts: ReportFacts) -> list[Row]:
 
 
 def _of_log(log: DataFrame, facts: ReportFacts) -> None:
-    """What each partition holds, how many groups and commits there are, and who lives in the partitions that were stuck."""
+    """What each partition holds, how many groups and commits there are, and the groups of the partitions that were stuck."""
     commit = f.col("kind") == "commit"
     if not facts.whole and facts.from_ms is not None:  # what is there of the time before is context
         commit = commit & (f.col("record_ts_ms") >= facts.from_ms)
@@ -243,7 +243,7 @@ def _beyond(table: DataFrame) -> list[Row]:
 
 
 def _below(table: DataFrame) -> list[Row]:
-    """Offsets that were committed before their log's start, as they stood then for the last time."""
+    """Offsets below their log's start, as last committed."""
     some = table.where(f.col("below_start") > 0).groupBy("group", "topic", "partition")
     last = f.max_by(f.struct("below_start", "window_start_ms", "committed", "start"), "window_start_ms").alias("last")
     result = some.agg(last).select("group", "topic", "partition", "last.*")
@@ -251,7 +251,7 @@ def _below(table: DataFrame) -> list[Row]:
 
 
 def _committed(table: DataFrame, facts: ReportFacts) -> None:
-    """Partitions whose offsets went back the most, filled up with the busiest ones of the groups that are shown."""
+    """Partitions whose offsets decreased the most, filled up with the busiest ones of the groups that are shown."""
     fallen: dict[tuple[str, str, int], int] = {}
     for row in facts.regressions:
         key = (row["group"], row["topic"], row["partition"])

@@ -1,7 +1,7 @@
 """A step of a group by epochs, from a journal, as the records that its coordinator wrote for it: what `modern_groups` reads of a log.
 
 Rules:
-1. Records come in Kafka's order: tombstones of members that are gone, those of members, the group's epoch, what each member has.
+1. Records come in Kafka's order: tombstones of removed members, records of members, the group's epoch, the assignment of each member.
 2. Only what `modern_groups` reads of a record is in it, under Kafka's names. The group's record has the ``step`` besides.
 3. A classic group goes over with its own generation as the epoch (``over``); the step in which it does raises that by one. A journal
    that begins with a group shows it (``found``: its state).

@@ -36,7 +36,7 @@ class ReportFacts:
     counts: dict[str, int] = field(default_factory=dict)
     groups: int = 0
     commits: int = 0
-    """records of committed offsets: a commit of ten partitions is ten of them, and the log does not say which came together."""
+    """records of committed offsets: a commit of ten partitions is ten of them, and the log does not show which were one request."""
     rebalances: list[Row] = field(default_factory=list)
     stuck: list[Row] = field(default_factory=list)
     """rows of stuck_partitions that attempts prove; never a silence."""
@@ -60,7 +60,7 @@ class ReportFacts:
     states: dict[str, Row] = field(default_factory=dict)
     """group -> its row of the table groups."""
     marks: list[Row] = field(default_factory=list)
-    """rows of log_lines that say what was done to offsets: deleted, expired, sought, reset."""
+    """rows of log_lines about offsets: deleted, expired, sought, reset."""
     resets: list[Row] = field(default_factory=list)
     stalls: list[Row] = field(default_factory=list)
     moves: list[Row] = field(default_factory=list)

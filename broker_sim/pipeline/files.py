@@ -202,7 +202,7 @@ def expand(name: str) -> list[str]:
 
 
 class Source:
-    """An open file of which pieces are read. Raises FileNotFoundError where it has gone meanwhile, OSError."""
+    """An open file of which pieces are read. Raises FileNotFoundError if it was deleted meanwhile, OSError."""
 
     def __init__(self, name: str) -> None:
         path, other = local_path(name), _elsewhere.get()

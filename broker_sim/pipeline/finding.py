@@ -1,4 +1,4 @@
-"""A finding: one sentence that the tables allow, with its weight. `findings` tells which there are."""
+"""A finding: one sentence that the tables support, with its severity and its weight. `findings` makes them from the tables."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from broker_sim.common.former_names import current
 from broker_sim.pipeline.facts import Row
 
 __all__ = [
     "CERTAINTIES",
+    "FORMER_KINDS",
     "KINDS",
     "LONG_MS",
     "NO_LOG",
@@ -19,70 +21,90 @@ __all__ = [
     "SEVERITIES",
     "Finding",
     "by_group",
+    "current_kind",
     "matching",
 ]
 
 LONG_MS = 10_000
-"""A rebalance that takes longer is told."""
+"""A rebalance that takes longer is a finding."""
 OFTEN = 5
-"""So many rebalances of a group within OFTEN_MS are told."""
+"""So many rebalances of a group within OFTEN_MS are a finding."""
 OFTEN_MS = 300_000
 NO_LOG = "There is no log of offsets: committed offsets are those of the journal."
 
 SEVERITIES = ("note", "warn", "bad")
-"""Of what is not good, the least first."""
+"""Of findings that are not good, the least severe first."""
 
 KINDS = {
     "nothing": "nothing unusual",
     "stuck": "appends to an offsets partition were not committed",
-    "silence": "an offsets partition had no records while others had",
-    "restless": "a group rebalanced often (journal)",
+    "no records": "an offsets partition had no records while others had",
+    "frequent rebalances": "a group rebalanced often (journal)",
     "storm": "a group had many generations in a short time (log)",
-    "slow": "a rebalance took more than 10 s",
-    "lost": "the session of a member expired",
-    "poll": "a member left after max.poll.interval.ms",
-    "gone": "a member left, or its session expired, and it did not rejoin (log)",
+    "slow rebalance": "a rebalance took more than 10 s",
+    "session expired": "the session of a member expired",
+    "poll timeout": "a member left after max.poll.interval.ms",
+    "departed": "a member left, or its session expired, and it did not rejoin (log)",
     "churn": "many sessions of a group expired (journal)",
     "regression": "a committed offset decreased",
     "reset": "offsets were reset by a tool or a program",
     "stalled": "a committed offset did not advance although there were records",
     "poison": "the sessions of a group expire again and again at the same committed offset",
-    "moved": "an offsets partition got another leader",
-    "epoch": "an offsets partition got a new leader epoch with the same leader",
-    "unclean": "a leader outside of the ISR was elected",
+    "coordinator moved": "an offsets partition got another leader",
+    "leader epoch": "an offsets partition got a new leader epoch with the same leader",
+    "unclean election": "a leader outside of the ISR was elected",
     "transaction": "a transaction stayed open for long, hangs, or was aborted without its producer",
     "skipped records": "a member skipped records (journal)",
-    "from the end": "a group began at the end of a log, as with auto.offset.reset=latest (journal)",
-    "beyond": "a committed offset is beyond the end of its log",
-    "below": "a committed offset is before the start of its log",
+    "started at latest": "a group began at the end of a log, as with auto.offset.reset=latest (journal)",
+    "beyond log end": "a committed offset is beyond the end of its log",
+    "below log start": "a committed offset is before the start of its log",
     "data loss": "a log lost committed records (journal)",
-    "refused": "commits of a topic were refused (journal)",
-    "deleted": "committed offsets expired or were deleted",
+    "refused commits": "commits of a topic were refused (journal)",
+    "deleted offsets": "committed offsets expired or were deleted",
     "duplicates": "records were delivered twice",
     "archived": "records of a share group were archived undelivered, or rejected",
     "redelivered": "records of a share group were delivered again",
-    "unready": "a streams group's topology lacked topics (log)",
+    "not ready": "a streams group's topology lacked topics (log)",
     "lag": "the lag of a group grew",
-    "hot": "one offsets partition has most of the records",
-    "placed": "groups are not in the offsets partition of their hash",
-    "skipped": "a part of the input was unreadable",
+    "hotspot": "one offsets partition has most of the records",
+    "misplaced groups": "groups are not in the offsets partition of their hash",
+    "unreadable input": "a part of the input was unreadable",
 }
 """Each kind of finding, and what it reports."""
-
+FORMER_KINDS = {
+    "silence": "no records",
+    "restless": "frequent rebalances",
+    "slow": "slow rebalance",
+    "lost": "session expired",
+    "poll": "poll timeout",
+    "gone": "departed",
+    "moved": "coordinator moved",
+    "epoch": "leader epoch",
+    "unclean": "unclean election",
+    "from the end": "started at latest",
+    "beyond": "beyond log end",
+    "below": "below log start",
+    "refused": "refused commits",
+    "deleted": "deleted offsets",
+    "unready": "not ready",
+    "hot": "hotspot",
+    "placed": "misplaced groups",
+    "skipped": "unreadable input",
+}
+"""Former name of a kind -> its present one. ``--fail-on`` takes the former ones, and findings.json of an earlier version has them."""
 
 WITNESSES = 3
-"""So many groups have to agree on how many partitions `__consumer_offsets` has: fewer prove nothing."""
+"""So many groups must agree on the number of partitions of `__consumer_offsets`: fewer do not show it."""
 
 CERTAINTIES = ("certain", "likely", "possible")
-"""How sure a finding is: the records or lines leave no doubt; they fit nothing else that is usual; they fit this, and other things."""
+"""How sure a finding is: the records or lines leave no doubt; they fit no other usual cause; they fit this cause and others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``severity``: bad, warn, note or good; ``advice``: what the reader may do; ``at_ms``, ``to_ms``: when it began, and was over,
-    where
-    that is known; ``certainty``: one of CERTAINTIES; ``records``: (partition of `__consumer_offsets`, offset) and ``lines``: FILE:LINE
-    of what shows it, the first few."""
+    """``severity``: bad, warn, note or good; ``advice``: what the reader may do; ``at_ms``, ``to_ms``: when it began and ended, if
+    known; ``certainty``: one of CERTAINTIES; ``records``: (partition of `__consumer_offsets`, offset) and ``lines``: FILE:LINE of the
+    evidence, the first few."""
 
     kind: str
     severity: str
@@ -117,6 +139,11 @@ class Finding:
         return ", ".join(parts) + (f" and {more} more" if more else "")
 
 
+def current_kind(name: str) -> str:
+    """The kind of finding, or the severity, that ``--fail-on`` names. Warns (FutureWarning) of a former name."""
+    return current(name, FORMER_KINDS, "--fail-on: the kind of finding")
+
+
 def by_group(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -127,7 +154,7 @@ def by_group(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
 
 
 def matching(findings: Iterable[Finding], wanted: Iterable[str]) -> list[Finding]:
-    """Those of a kind that is ``wanted``, or of a severity that is, or worse."""
+    """The findings of a kind in ``wanted``, or of a severity in ``wanted`` or a worse one."""
     names = set(wanted)
     least = min((SEVERITIES.index(name) for name in names if name in SEVERITIES), default=len(SEVERITIES))
     severe = SEVERITIES[least:]

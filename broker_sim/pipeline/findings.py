@@ -1,12 +1,12 @@
-"""What the tables say, in sentences as an operator would write them, the weightiest first, each with what may be done about it.
+"""Findings from the tables, as sentences for an operator, those with the highest weight first, each with advice.
 
     for finding in findings(facts): print(finding.text)
 
 Rules:
-1. Every sentence is made of rows: names, numbers and times stand in the tables. What the rows don't show isn't said.
-2. One finding for one matter: a finding about a stuck partition contains its effect on groups, which get no finding of their own.
-3. Weights: above 1000 something stood still, above 500 data was read twice or lost its place, above 100 it cost time, below it is good
-   to know.
+1. Every sentence is made of rows: its names, numbers and times are in the tables. What the rows don't show is no finding.
+2. One finding for one problem: a finding about a stuck partition contains its effect on groups, which get no finding of their own.
+3. Weights: above 1000 a partition or group made no progress, above 500 records were read twice or offsets lost, above 100 it cost time,
+   below it is for information.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HOT_RECORDS = 1000
 MOST_ALIKE = 20
 """Findings of one kind."""
 MUCH_COMPACTED = 0.1
-"""With that share of the records gone, silence means little."""
+"""If so large a share of the records was removed, a period without records shows little."""
 
 
 def findings(facts: ReportFacts) -> list[Finding]:
@@ -112,20 +112,20 @@ def _silences(facts: ReportFacts) -> Iterable[Finding]:
 
 
 def _stuck_partition(facts: ReportFacts, row: Row) -> Finding:
-    """A partition that took nothing although somebody tried, and what became of its groups."""
+    """A partition in which no append was committed although clients tried, and its effect on its groups."""
     hit, partition = list(row["groups"] or ()), row["log_partition"]
-    restless = {
+    unstable_from = {
         group: at_ms
         for group in hit
         if (at_ms := _unstable_from(facts, group, row["from_ms"], row["to_ms"])) is not None
     }
     did, span = f"{_stuck_words(row)} ({_attempts(row)})", _between(row["from_ms"], row["to_ms"])
-    its = "its" if len(restless or hit) == 1 else "their"
+    its = "its" if len(unstable_from or hit) == 1 else "their"
     if partition is None or not hit:
         words = f"{row['log']} {did} {span}"
-    elif restless:
-        first = min(restless.values())
-        words = f"{named(restless)} never became Stable {_between(first, row['to_ms'])}"
+    elif unstable_from:
+        first = min(unstable_from.values())
+        words = f"{named(unstable_from)} never became Stable {_between(first, row['to_ms'])}"
         if first - row["from_ms"] >= 1000:
             words += f", nor committed anything from {when(row['from_ms'])} on"
         words += f": {its} offsets partition {partition} {did}"
@@ -215,7 +215,17 @@ def _slowed(row: Row) -> Finding:
     records = tuple((partition, offset) for offset in row["evidence_offsets"] or ())
     group = (row["groups"] or [None])[0]
     return Finding(
-        "silence", "note", 88, f"{words}.", advice, group, partition, row["from_ms"], row["to_ms"], "possible", records
+        "no records",
+        "note",
+        88,
+        f"{words}.",
+        advice,
+        group,
+        partition,
+        row["from_ms"],
+        row["to_ms"],
+        "possible",
+        records,
     )
 
 
@@ -241,7 +251,7 @@ def _silence(row: Row) -> Finding:
     )
     partition = row["log_partition"]
     return Finding(
-        "silence", "note", 90, f"{words}.", advice, None, partition, row["from_ms"], row["to_ms"], "possible"
+        "no records", "note", 90, f"{words}.", advice, None, partition, row["from_ms"], row["to_ms"], "possible"
     )
 
 
@@ -293,7 +303,7 @@ _ADVICE = {
 }
 
 
-def _restless(facts: ReportFacts) -> Iterable[Finding]:
+def _frequent(facts: ReportFacts) -> Iterable[Finding]:
     """Groups that rebalanced often, or whose rebalances began again and again."""
     for group, rows in by_group(facts.rebalances):
         timed = [
@@ -317,7 +327,7 @@ def _restless(facts: ReportFacts) -> Iterable[Finding]:
             )
             starting = most == "join" and not failed  # a deployment looks like that
             yield Finding(
-                "restless",
+                "frequent rebalances",
                 "bad" if failed * 2 >= len(run) else "note" if starting else "warn",
                 (70 if starting else 100) + len(run) + 5 * failed,
                 f"{words}.",
@@ -387,7 +397,7 @@ def _noun(cause_: str, protocol_type: str | None = None) -> str:
     return {
         "join": "members that joined",
         "leave": "members that left",
-        "gone": "members that left or expired",
+        "departed": "members that left or expired",
         "rejoin": "members that joined again",
         "session timeout": "session timeouts",
         "poll timeout": "poll timeouts",
@@ -396,7 +406,7 @@ def _noun(cause_: str, protocol_type: str | None = None) -> str:
         "metadata change": "members that joined with other metadata, or topics that changed",
         "sync failed": "assignments that were not stored, or missing SyncGroups",
         "load": "loads of the coordinator",
-        "no room": "members beyond group.max.size",
+        "max size reached": "members beyond group.max.size",
     }.get(cause_, "causes that the journal does not have")
 
 
@@ -406,7 +416,7 @@ def _timed_out(row: Row) -> bool:
 
 
 def _longest_wait(facts: ReportFacts, row: Row) -> tuple[str, str]:
-    """What a rebalance waited for, as the steps of the group tell it (`explain.holdups`), and what may be done about that."""
+    """What a rebalance waited for, from the steps of the group (`explain.holdups`), and advice about it."""
     what = row.get("held_by")
     if what is None and row["timed_out"]:
         row = {**row, "held_by": "rebalance timeout", "held_ms": row["preparing_ms"] or 0, "held_who": row["timed_out"]}
@@ -473,7 +483,7 @@ def _slow(facts: ReportFacts) -> Iterable[Finding]:
             words += more
         more = f" {count(len(slow) - 1, 'other')} also took long." if len(slow) > 1 else ""
         yield Finding(
-            "slow",
+            "slow rebalance",
             "warn",
             100 + lasted / 1000,
             f"{words}.{more}",
@@ -505,14 +515,14 @@ def _hot(facts: ReportFacts) -> Iterable[Finding]:
             "Its leader coordinates all of them. Let the busiest group commit less often, or rename it: the hash of its name"
             " selects the partition."
         )
-        yield Finding("hot", "note", 80 + 10 * row["share"], f"{words}.", advice, busiest, row["log_partition"])
+        yield Finding("hotspot", "note", 80 + 10 * row["share"], f"{words}.", advice, busiest, row["log_partition"])
 
 
 def _placed(facts: ReportFacts) -> Iterable[Finding]:
     number = next((row["partitions"] for row in facts.hotspots if row["partitions"] is not None), None)
     if number is not None and number != 50:
         words = f"The groups are placed as if __consumer_offsets had {count(number, 'partition')}, not Kafka's usual 50"
-        yield Finding("placed", "note", 40, f"{words}.")
+        yield Finding("misplaced groups", "note", 40, f"{words}.")
     odd = [row for row in facts.hotspots if row["misplaced"]]
     if number is None and odd:
         groups = sum(row["misplaced"] for row in odd)
@@ -524,11 +534,11 @@ def _placed(facts: ReportFacts) -> Iterable[Finding]:
             words = (
                 f"{lie} in other partitions ({where}) than with Kafka's default of 50 partitions of __consumer_offsets"
             )
-            yield Finding("placed", "note", 40, f"{words}; so few groups do not show how many there are.")
+            yield Finding("misplaced groups", "note", 40, f"{words}; so few groups do not show how many there are.")
             return
         words = f"{lie} in another offsets partition than the hash selects ({where}), with any number of partitions"
         advice = "Their coordinator does not read them there: offsets.topic.num.partitions was changed, or directories were mixed up."
-        yield Finding("placed", "warn", 400, f"{words}.", advice)
+        yield Finding("misplaced groups", "warn", 400, f"{words}.", advice)
 
 
 def _session_timeouts(facts: ReportFacts) -> Iterable[Finding]:
@@ -550,12 +560,16 @@ def _skipped(facts: ReportFacts) -> Iterable[Finding]:
     if pieces > 1:
         words += f", and {pieces - 1} more"
     yield Finding(
-        "skipped", "warn", 450, f"{words}.", "The rest of the input has been read; the report lists all such pieces."
+        "unreadable input",
+        "warn",
+        450,
+        f"{words}.",
+        "The rest of the input has been read; the report lists all such pieces.",
     )
 
 
 _KINDS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (
-    *(_stuck, _restless, _slow, *ABOUT_GENERATIONS, *ABOUT_ACCOUNTS, *ABOUT_OFFSETS, *ABOUT_SHARES, *ABOUT_STREAMS),
+    *(_stuck, _frequent, _slow, *ABOUT_GENERATIONS, *ABOUT_ACCOUNTS, *ABOUT_OFFSETS, *ABOUT_SHARES, *ABOUT_STREAMS),
     *(_hot, _placed, _session_timeouts, _silences, _skipped),
 )
 

@@ -45,10 +45,10 @@ _WHY = {
     "NoAuthWithAWSException": "no credentials were found",
     "CredentialInitializationException": "no credentials were found",
     "UnknownHostException": "no such host",
-    "ConnectException": "nobody answers there",
+    "ConnectException": "no server answers there",
     "UnsupportedFileSystemException": "Spark's Hadoop knows no such file system",
 }
-"""Java's exceptions, and what they mean to somebody who has not read Hadoop."""
+"""Java's exceptions, and their meaning in words."""
 _BLOCK = 1 << 18
 
 
@@ -179,8 +179,8 @@ def offset_rows(spark: SparkSession, logs: Iterable[Log], run_id: str) -> tuple[
         return OFFSET_LOG.frame(spark), SKIPPED.frame(spark)
     whole = spark.read.format("binaryFile").load([path for path, *_ in bounds.values()]).select("path", "content")
     rows = whole.mapInArrow(_reader(bounds, run_id, skips=False), OFFSET_LOG.spark())
-    gone = whole.mapInArrow(_reader(bounds, run_id, skips=True), SKIPPED.spark())
-    return rows, gone
+    unread = whole.mapInArrow(_reader(bounds, run_id, skips=True), SKIPPED.spark())
+    return rows, unread
 
 
 def _place(path: str) -> tuple[str, str]:

@@ -412,7 +412,7 @@ def _objects(event: Event, key: str) -> list[Event]:
 # ------------------------------------------------------------------------------------------------ groups
 
 _CAUSES = Causes(History(""))
-"""Knows nothing of the past: what it says of a step is what the event itself tells."""
+"""Without a history: the cause of a step comes from its event alone."""
 
 
 def _group(event: Event, row: Row) -> None:
@@ -430,7 +430,7 @@ def _group(event: Event, row: Row) -> None:
     why = _CAUSES.of(cause, before, after, {}, row["ts_ms"])
     row["cause"], row["cause_members"], row["member"] = why.kind, why.members, text(cause, "member")
     row["protocol_type"] = why.protocol_type or None
-    if why.kind in ("changed", "leader_rejoined") and after is not None:
+    if why.kind in ("metadata_changed", "leader_rejoined") and after is not None:
         row["cause_changes"] = _changes(why, after) or None
     if before is not None:
         row["state_from"], row["generation_from"], row["size_before"] = before.state, before.generation, before.size

@@ -8,7 +8,7 @@ Rules:
 1. A line belongs to the range in which it begins: ranges may be cut anywhere, and no line is read twice or lost.
 2. A file is known by its name without `.part`, which it loses when it is whole.
 3. A line without its end is the last one of a file that grows, or of a killed process. A batch takes it where it is a whole event and
-   tells it as skipped where it isn't; a stream waits for its end.
+   reports it as skipped if it isn't; a stream waits for its end.
 4. What can't be a journal is refused by its first bytes, before Spark begins.
 """
 

@@ -234,7 +234,7 @@ class JournalStream(_RangeReading, DataSourceStreamReader, SupportsTriggerAvaila
             try:
                 end = file.size if self._refused(file) else complete_to(file, known, most)
             except OSError:
-                continue  # deleted meanwhile: told where a range of it is to be read
+                continue  # deleted meanwhile: reported when a range of it is read
             if end > known:
                 positions[file.name], journals[file.name] = end, file.journal
                 most = None if most is None else max(0, most - (end - known))
@@ -258,8 +258,8 @@ class JournalStream(_RangeReading, DataSourceStreamReader, SupportsTriggerAvaila
 
     def _range(self, file: JournalFile | None, name: str, begin: int, end: int, journal: int) -> Range:
         if file is None:
-            gone = JournalFile(name, self.options.run_id or base_name(parent(name)), 0, 0, journal)
-            return Range(gone, begin, end, refused="the file is gone")
+            missing = JournalFile(name, self.options.run_id or base_name(parent(name)), 0, 0, journal)
+            return Range(missing, begin, end, refused="the file was deleted")
         file = replace(file, journal=journal)
         if file.size < end:
             return Range(file, begin, end, refused=f"the file had {end} bytes and has {file.size} now")

@@ -1,16 +1,16 @@
-"""Why a rebalance began, where no journal says so: from a broker's lines, which tell it outright, or from what members committed.
+"""The cause of a rebalance without a journal: from a broker's lines, which have it, or from the commits of members.
 
 Rules:
-1. A broker's line is certain. ``Preparing to rebalance`` gives the reason and when the join phase began; what a member said
-   when it left (KIP-800) is in the same line, or in 4.x in a line of its own just before.
-2. From the log alone: a commit is a sign of life, for the coordinator begins a member's session anew at each of them
+1. A broker's line is certain. ``Preparing to rebalance`` has the reason and the beginning of the join phase; the reason of a
+   member that left (KIP-800) is in the same line, or in 4.x in a line of its own just before.
+2. From the log alone: a commit shows that a member is alive, for the coordinator restarts a member's session at each of them
    (GroupCoordinator.doCommitOffsets, ClassicGroup.rescheduleHeartbeat). So a member that committed less than session.timeout.ms before
-   the join phase closed cannot have been removed by its session: it left. That is certain. One that committed for the last time about a
-   session before, and regularly until then, most likely fell silent; one that was silent for max.poll.interval.ms, which clients send
-   as their rebalance timeout, most likely had its poll timeout run out, upon which a client leaves by itself. What fits neither is not
-   said; and why a client was silent is not known from its silence: a poll that came late, a callback, or a process that stood still.
-3. With an eager protocol members commit, give up all they have, and rejoin. Where they had committed regularly, the first of them that
-   fell silent shows how long the group waited, and the one that committed last, for whom.
+   the join phase ended cannot have been removed by its session: it left. That is certain. The session of one whose last
+   commit was about a session timeout before, after regular ones, most likely expired; one without commits for max.poll.interval.ms,
+   which clients send as their rebalance timeout, most likely left by itself as its poll timeout expired. If neither fits there is no
+   cause; and why a client sent nothing is unknown: a late poll, a callback, or a suspended process.
+3. With an eager protocol members commit, revoke all partitions, and rejoin. If they had committed regularly, the first of them that
+   stopped shows how long the group waited, and the one that committed last is the member for which it waited.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ __all__ = [
 CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"
 
 CAUSES = {
-    "first": "join",
+    "first_member": "join",
     "joined": "join",
     "replaced": "join",
     "left": "leave",
-    "expired": "session timeout",
-    "changed": "metadata change",
+    "session_expired": "session timeout",
+    "metadata_changed": "metadata change",
     "leader_rejoined": "metadata change",
     "sync_timeout": "sync failed",
     "append_failed": "sync failed",
     "loaded": "load",
-    "too_large": "load",
-    "no_room": "no room",
+    "over_capacity": "load",
+    "max_size_reached": "max size reached",
     "revocation_timeout": "rebalance timeout",
-    "went_over": "downgrade",
-    "gone": "gone",
+    "converted": "downgrade",
+    "departed": "departed",
     "rejoined": "rejoin",
 }
-"""What `broker_sim.explain` calls a cause, or a change between two records -> what the table calls it; any other is `unknown`."""
+"""A cause of `broker_sim.explain`, or a change between two records -> the cause in the table; any other is `unknown`."""
 
 SLACK_MS = 5000
-"""Others notice a rebalance at their next heartbeat: three seconds by default, and a little more."""
+"""Other members learn of a rebalance from their next heartbeat: after three seconds by default, and a little more."""
 REGULAR = 4
-"""So many commits of a partition show its rhythm."""
+"""The number of commits of a partition from which its commit interval is derived."""
 
 Progress = Mapping[str, list[int]]
 """``orders-0`` -> [first ms, last ms, commits, last offset] since the group's record before."""
@@ -76,35 +76,35 @@ _ERROR = re.compile(r"\b([A-Z]+(?:_[A-Z]+)+)\b")
 
 
 def poll_ran_out(words: str | None) -> bool:
-    """Whether a client said that its poll timeout had run out: Java's words, and librdkafka's."""
+    """Whether a client reported that its poll timeout had expired, in the words of Java or librdkafka."""
     return words is not None and ("poll timeout has expired" in words or "max poll interval exceeded" in words)
 
 
 def cause_of_reason(reason: str) -> tuple[str, list[str], str | None]:
-    """(cause, members, error) of what a broker gives as its reason: GroupCoordinator.scala, GroupMetadataManager.java."""
+    """(cause, members, error) of the reason in a broker's line: GroupCoordinator.scala, GroupMetadataManager.java."""
     member = _MEMBER.search(reason)
-    who = [] if member is None else [member["member"]]
-    said = _CLIENT_REASON.search(reason)
-    why = "" if said is None else said[1]
+    members = [] if member is None else [member["member"]]
+    client = _CLIENT_REASON.search(reason)
+    why = "" if client is None else client[1]
     if "on heartbeat expiration" in reason:
-        return "session timeout", who, None
+        return "session timeout", members, None
     if "LeaveGroup" in reason:
-        return ("poll timeout" if poll_ran_out(why) else "leave"), who, None
+        return ("poll timeout" if poll_ran_out(why) else "leave"), members, None
     if "pending sync request expiration" in reason:
-        return "sync failed", who, None
+        return "sync failed", members, None
     if "storing group assignment" in reason:
         error = _ERROR.search(reason)
-        return "sync failed", who, None if error is None else error[1]
+        return "sync failed", members, None if error is None else error[1]
     if reason.startswith("Downgrade group"):
-        return CAUSES["went_over"], [], None
+        return CAUSES["converted"], [], None
     if reason.startswith("Freshly-loaded"):
         return "load", [], None
     if "Updating metadata" in reason or "re-joining" in reason:
         changed = "metadata" in why or "subscription" in why
-        return ("metadata change" if changed else "rejoin"), who, None
+        return ("metadata change" if changed else "rejoin"), members, None
     if "Adding new member" in reason or "joining group during" in reason or "static member" in reason:
-        return "join", who, None
-    return "unknown", who, None
+        return "join", members, None
+    return "unknown", members, None
 
 
 # ------------------------------------------------------------------------------------------------ broker's lines
@@ -112,7 +112,7 @@ def cause_of_reason(reason: str) -> tuple[str, list[str], str | None]:
 
 @dataclass(slots=True)
 class LoggedRebalance:
-    """A rebalance as a broker's lines tell it. ``old``: the generation before it."""
+    """A rebalance from a broker's lines. ``old``: the generation before it."""
 
     old: int
     started_ms: int
@@ -127,12 +127,12 @@ class LoggedRebalance:
     late: list[str] = field(default_factory=list)
     """members that did not rejoin in time."""
     expired: list[tuple[int, str]] = field(default_factory=list)
-    """when sessions ran out while their members were waited for, and whose."""
+    """(when, member) of the sessions that expired while the group waited for their members."""
     leave_reasons: dict[str, str] = field(default_factory=dict)
-    """member -> what it said when it left."""
+    """member -> the reason in its LeaveGroup."""
 
     def held(self) -> Holdup | None:
-        """What it waited for, where the lines tell."""
+        """What it waited for, if the lines have it."""
         if self.expired:
             return Holdup("session", self.expired[-1][0] - self.started_ms, [member for _, member in self.expired])
         if self.late and self.closed_ms is not None:
@@ -141,13 +141,13 @@ class LoggedRebalance:
 
 
 class LoggedRebalances:
-    """Reads the lines about one group, in order. Several brokers may tell of it: who coordinates it tells."""
+    """Reads the lines about one group, in order. Several brokers may have lines: only its coordinator logs them."""
 
     def __init__(self) -> None:
         self.rebalances: list[LoggedRebalance] = []
         self._left: dict[str, tuple[int, str, str]] = {}
         self._polls: list[tuple[int, str, str]] = []
-        self._gone: dict[str, tuple[str, str]] = {}
+        self._departed: dict[str, tuple[str, str]] = {}
         self._upgrades: list[tuple[int, str]] = []
 
     def take(self, row: Mapping[str, Any]) -> None:
@@ -157,7 +157,7 @@ class LoggedRebalances:
         if what == "poll timeout":
             self._polls.append((ts_ms, detail, at))
         elif what in ("fenced", "modern left"):
-            self._gone[row.get("cause_members") or ""] = (detail, at)
+            self._departed[row.get("cause_members") or ""] = (detail, at)
         elif what == "converted":
             if detail == "classic":
                 self._upgrades.append((ts_ms, at))
@@ -176,7 +176,7 @@ class LoggedRebalances:
             if last is not None and last.closed_ms is None and what == "left":
                 last.leave_reasons[member] = detail
             if last is not None and ts_ms - last.started_ms <= 100:
-                last.lines.append(at)  # 3.4 tells why it prepares before it tells who left
+                last.lines.append(at)  # 3.4 logs the reason of the rebalance before the member that left
                 if what == "left":
                     last.leave_reasons.setdefault(member, detail)
             elif last is not None and last.closed_ms is None and what == "session timeout":
@@ -200,19 +200,19 @@ class LoggedRebalances:
             last.lines.append(row["at"])
 
     def with_removal_cause(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A row with what a broker's line says of a member of a KIP-848, share or streams group that is gone: that its session ran out,
-        that it did not give up its partitions in time, or that it left. Of a downgrade the line is added."""
-        said = [self._gone[name] for name in row["who"] or () if name in self._gone]
-        if row["cause"] not in ("gone", CAUSES["went_over"]) or not said:
+        """A row with the cause of a removed member of a consumer, share or streams group from a broker's line: its session expired, it
+        did not revoke its partitions in time, or it left. To a downgrade the line is added."""
+        lines = [self._departed[name] for name in row["who"] or () if name in self._departed]
+        if row["cause"] not in ("departed", CAUSES["converted"]) or not lines:
             return row
-        detail, at = said[0]
-        if row["cause"] != "gone":
+        detail, at = lines[0]
+        if row["cause"] != "departed":
             return row | {"evidence_lines": [at, *(row.get("evidence_lines") or ())]}
         cause = "session timeout" if "session" in detail else "rebalance timeout" if "transition" in detail else "leave"
         return row | {"cause": cause, "cause_certainty": CERTAIN, "cause_detail": detail, "evidence_lines": [at]}
 
     def upgraded(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The row of a KIP-848 group's epoch, with the line of the group's upgrade where that is the epoch that it began with."""
+        """The row of a consumer group's epoch, with the line of the group's upgrade if the group began with this epoch."""
         started_ms = row.get("started_ms")
         for place, (ts_ms, at) in enumerate(self._upgrades):
             if started_ms is not None and -SLACK_MS <= started_ms - ts_ms <= SLACK_MS:
@@ -221,7 +221,7 @@ class LoggedRebalances:
         return row
 
     def late_poll(self, clients: Iterable[str | None], from_ms: int | None, to_ms: int | None) -> str | None:
-        """The line of one of these clients that says that its poll timeout had run out, between two moments."""
+        """The line about an expired poll timeout of one of these clients, between two moments."""
         wanted = {client for client in clients if client}
         for ts_ms, client, at in self._polls:
             # librdkafka's lines of an application without client.id all have one name
@@ -231,7 +231,7 @@ class LoggedRebalances:
         return None
 
     def of(self, generation: int, stored_ms: int | None) -> LoggedRebalance | None:
-        """The one that led to a generation, the nearest where a group began anew. Rule: its moment is before the record's."""
+        """The rebalance of a generation, the nearest one if the group was deleted in between. It begins before the record."""
         fits = [
             rebalance
             for rebalance in self.rebalances
@@ -244,7 +244,7 @@ class LoggedRebalances:
 
 
 def _last_commit(member: StoredMember, seen: Progress) -> tuple[int, int | None] | None:
-    """(last ms, rhythm in ms or None where it is unknown) of the partitions of a member."""
+    """(last ms, commit interval in ms or None if unknown) of the partitions of a member."""
     mine = [seen[name] for name in member.assigned if name in seen]
     if not mine:
         return None
@@ -254,8 +254,8 @@ def _last_commit(member: StoredMember, seen: Progress) -> tuple[int, int | None]
 
 
 def departures(generation: Generation, seen: Progress) -> tuple[str, str, list[str]] | None:
-    """(cause, certainty, members) where members are gone, None where what was committed does not tell. ``seen``: what was committed in
-    the generation before, or earlier."""
+    """(cause, certainty, members) of departed members, None if the commits do not show it. ``seen``: the commits in the generation
+    before, or earlier."""
     if generation.old is None or generation.closed_ms is None:
         return None
     stay = {member.member for member in generation.new}
@@ -282,7 +282,7 @@ def departures(generation: Generation, seen: Progress) -> tuple[str, str, list[s
 
 
 def _last_sign(member: StoredMember, seen: Progress, since_ms: int | None) -> tuple[int, int | None] | None:
-    """As `_last_commit`; but a member's SyncGroup is a sign of life, too, which it sent when its generation was stored."""
+    """As `_last_commit`; a member's SyncGroup, sent when its generation was stored, also shows that it was alive."""
     known = _last_commit(member, seen)
     if since_ms is not None and (known is None or known[0] < since_ms):
         return since_ms, None
@@ -296,13 +296,13 @@ def _departure(
     session_ms, poll_ms = member.session_ms or 0, member.rebalance_ms or 0
     silent_ms = closed_ms - last_ms
     if silent_ms < session_ms:
-        # its session began again with its last commit: it can't have run out
+        # its session was restarted by its last commit: it can't have expired
         return "leave", CERTAIN
     if rhythm_ms is None:
-        # it never committed: a session after its generation began, with the same client back in its place, it did not say goodbye
+        # it never committed: a session timeout after its generation began, with the same client in its place, it sent no LeaveGroup
         return ("session timeout", LIKELY) if returned and silent_ms <= session_ms + SLACK_MS else None
     if rhythm_ms * 3 > session_ms:
-        return None  # it was silent for long at other times, too
+        return None  # its commits had long pauses at other times, too
     slack_ms = rhythm_ms + session_ms // 3 + SLACK_MS
     by_session = silent_ms - session_ms
     by_poll = abs(silent_ms - poll_ms) if poll_ms > session_ms else None
@@ -312,8 +312,8 @@ def _departure(
 
 
 def waiting(generation: Generation, seen: Progress) -> tuple[int, list[str]] | None:
-    """(ms, clients): how long those who stayed had not committed as the join phase ended, and who committed last; None where that is no
-    sign of waiting: no member's rhythm is known, or the first silent one was silent for no longer than usual."""
+    """(ms, clients): how long the remaining members had not committed when the join phase ended, and which committed last; None if that
+    does not show waiting: no commit interval is known, or the first member that stopped did so for no longer than usual."""
     if generation.old is None or generation.closed_ms is None:
         return None
     stayed = {member.member for member in generation.new}

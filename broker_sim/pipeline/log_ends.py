@@ -1,12 +1,12 @@
 """How the logs of the data topics grew: from the headers of their batches, without reading a record.
 
 Rules:
-1. A batch says where the log ended after it, and when: its largest timestamp. Where clients' clocks went back, the last time is kept; a
+1. A batch has the log end after it, and its time: its largest timestamp. Where clients' clocks went back, the last time is kept; a
    log doesn't shrink.
 2. Of each partition one end for each ``step_ms`` is kept, the last one, so that a large topic costs little memory.
 3. Where a log begins is known of its end alone: by the name of its first segment, or the checkpoint that Kafka keeps of starts which
    have moved within a segment.
-4. What can't be read ends the file's story, quietly: ends are an addition, the offsets log is the subject. Nothing is guessed.
+4. An unreadable record ends the reading of the file without a report: ends are an addition to the offsets log. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["data_folders", "ends_of", "log_ends", "log_ends_rows"]
 _HEAD = struct.Struct(">qi4xb4x2xi8xq")
 """base offset, length, (leader epoch), magic, (crc, attributes), last offset delta, (base timestamp), max timestamp."""
 _LENGTH_END = 12
-"""A batch is so much longer than its length field says."""
+"""A batch is so many bytes longer than its length field."""
 MAGIC = 2
 _STARTS = "log-start-offset-checkpoint"
 

@@ -38,7 +38,7 @@ def _since(row: Row) -> int | None:
 
 
 def _generations(facts: ReportFacts) -> Iterator[tuple[str, list[Row]]]:
-    """The rows of each group that the log alone tells, and that have a time, in the order of their generations."""
+    """The rows of each group from the log alone that have a time, in the order of their generations."""
     for group, rows in by_group(facts.rebalances):
         refused = [row for row in rows if row["source"] in ("log", "broker log") and _since(row) is not None]
         if refused:
@@ -55,7 +55,7 @@ def _begun(rows: list[Row]) -> int:
     """How many generations these are, with those before each that left no record; those before the first one belong to no run."""
     if not any(row["source"] == "broker log" for row in rows):
         return len(rows) + sum(row["missing_before"] or 0 for row in rows[1:])
-    # brokers' lines tell of some that left no record
+    # brokers' lines have some without a record
     numbers = {_number(row) for row in rows}
     for row in rows[1:]:
         numbers |= {_number(row) - back for back in range(1, (row["missing_before"] or 0) + 1)}
@@ -144,7 +144,7 @@ def _known_causes(run: list[Row]) -> str:
 
 
 def _moves(run: list[Row], *, came: bool) -> Counter[str]:
-    """Client id (a member's id without one) -> how often it came, or went, in these generations."""
+    """Client id (else member id) -> how often it joined, or left, in these generations."""
     clients: Counter[str] = Counter()
     for row in run:
         before, after = row["members_before"], row["members_after"]
@@ -205,7 +205,7 @@ def _late(facts: ReportFacts) -> Iterable[Finding]:
         )
         more = f" {count(len(late) - 1, 'other')} took long, too." if len(late) > 1 else ""
         yield Finding(
-            "slow",
+            "slow rebalance",
             "warn",
             100 + row["completing_ms"] / 1000,
             f"{words}.{more}",
@@ -231,7 +231,7 @@ def _waited(group: str, row: Row) -> Finding:
     began_ms = _at(row) - ms
     partition = row["coordinator_partition"]
     return Finding(
-        "slow",
+        "slow rebalance",
         "warn",
         100 + ms / 1000,
         f"{words}.",
@@ -252,9 +252,13 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
         if group in stormy:
             continue
         for at, row in enumerate(rows):
-            went = _moves([row], came=False)
+            departed = _moves([row], came=False)
             back = _moves(rows[at:], came=True)
-            if row["cause"] not in ("gone", "leave") or not row["size_after"] or any(name in back for name in went):
+            if (
+                row["cause"] not in ("departed", "leave")
+                or not row["size_after"]
+                or any(name in back for name in departed)
+            ):
                 continue
             left = row["cause"] == "leave"
             words = (
@@ -268,7 +272,17 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
             )
             partition = row["coordinator_partition"]
             yield Finding(
-                "gone", "note", 72, f"{words}.", advice, group, partition, _at(row), None, "certain", records_of([row])
+                "departed",
+                "note",
+                72,
+                f"{words}.",
+                advice,
+                group,
+                partition,
+                _at(row),
+                None,
+                "certain",
+                records_of([row]),
             )
 
 

@@ -1,4 +1,4 @@
-"""Committed offsets that stand still, of one group, from its windows of the table lag: pure functions, no Spark.
+"""Committed offsets that do not advance, of one group, from its windows of the table lag: pure functions, no Spark.
 
 Rules: those of `tables.offset_stalls`.
 """
@@ -86,7 +86,7 @@ def _stall(first: Row, rows: list[Row], to_ms: int | None, lasted: int) -> dict[
         row for row in rows if from_ms <= row["window_start_ms"] and (to_ms is None or row["window_start_ms"] < to_ms)
     ]
     ends = [(row["window_start_ms"], row["end"]) for row in inside if row["end"] is not None]
-    # a record that has just come is none that nobody reads: what was there halfway through counts
+    # the latest records may just not have been read yet: those halfway through count
     halfway = [end for at_ms, end in ends if at_ms <= from_ms + lasted // 2]
     pending = None if not ends else 0
     if halfway and halfway[-1] > first["committed"]:

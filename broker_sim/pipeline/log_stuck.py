@@ -1,17 +1,17 @@
-"""Offsets partitions that took nothing, or committed nothing, as logs show it: pure functions over signs, no Spark.
+"""Offsets partitions without appends, or without committed ones, from logs: pure functions over signs, no Spark.
 
-What a follower does that hangs, and what shows it (measured on real brokers):
+The effects of a follower that hangs, and their signs (measured on real brokers):
 
 * While it is still in the ISR (replica.lag.time.max.ms, 30 s), appends go on and nothing is committed: each commit waits for
   offsets.commit.timeout.ms (5 s) and fails. The log has all records; of a client that commits every second it has one each five to ten.
-* Then the leader shrinks the ISR, and says up to where all had been replicated: its high watermark. The record there is the first that
-  waited, and its time is when the period began.
+* Then the leader shrinks the ISR, and logs its high watermark, up to which all records were replicated. The record there is the
+  first that waited, and its time is the beginning of the period.
 * With fewer in-sync replicas than min.insync.replicas, 3.x refuses appends (the broker's log has each, the offsets log is silent), 4.x
-  takes them and commits none (no broker's line for it, but the ISR line says ``under-min-isr``). With enough of them all is well again.
-* Clients say so each time: a commit timed out, or the coordinator is not available.
+  appends and commits none (no line of a broker, but the ISR line has ``under-min-isr``). With enough of them commits succeed again.
+* Clients log it each time: a commit timed out, or the coordinator is not available.
 
 Rules:
-1. A period is what signs of one partition tell that are near each other. A line of a broker or of two groups' clients is certain; one
+1. A period is made of signs of one partition that are near each other. A line of a broker or of two groups' clients is certain; one
    group's clients alone are likely, for their network may be at fault; the log's rhythm alone is likely where two groups at least of
    the partition slowed down together while other partitions' groups did not, and a hint for one group.
 2. Slowing down counts where the offsets jumped afterwards: the consumers had read on. A group that has nothing to commit takes up again
@@ -77,7 +77,7 @@ LEAST_MS, UNUSUAL = 4000, 3
 
 def paces_of(rows: Iterable[tuple[int, int | None, str | None, int | None]]) -> Iterator[dict[str, Any]]:
     """The unusual pauses of one group, and then its pace, as rows of `stuck_in_logs.SIGNS`; nothing of one that commits seldom.
-    ``rows``, in order: log offset, ms, and partition and offset of a commit, or None for a record that tells who is in the group. What
+    ``rows``, in order: log offset, ms, and partition and offset of a commit, or None for a record with the members of the group. What
     is committed at one moment is one commit."""
     moments, places, steps, after = array("q"), array("q"), array("q"), array("b")
     offsets: dict[str, int] = {}
@@ -256,7 +256,7 @@ def _of_lines(log_partition: int, signs: list[Row]) -> list[_Period]:
                 open_.under = True
                 open_.lines.append(sign["at"])
             elif what == "ISR grows" or "," in (sign["detail"] or ""):
-                # 3.4 tells no more than who is in: more than one is taken for enough
+                # 3.4 logs only the ISR: more than one replica counts as enough
                 open_.to_ms, open_.under = ts_ms, False
                 open_.lines.append(sign["at"])
                 periods.append(open_)
@@ -303,9 +303,9 @@ def _joined(periods: list[_Period], stretches: list[SlowPeriod], paces: list[Row
 
 
 def _begins(sign: Row) -> int | None:
-    """Since when nothing was committed, where a sign says that something was not; else None."""
+    """Since when no append was committed, if a sign shows that one was not; else None."""
     if sign["what"] == "refused":
-        # who leads no more refuses, too: that is a move
+        # a former leader also refuses: that is a move
         return None if _MOVED.search(sign["detail"] or "") else int(sign["ts_ms"])
     if sign["what"] == "ISR shrinks":
         waits = sign["number"] is not None and sign["offset"] is not None and sign["number"] > sign["offset"]
@@ -315,7 +315,7 @@ def _begins(sign: Row) -> int | None:
             else int(sign["ts_ms"] if sign["waits_ms"] is None else min(sign["waits_ms"], sign["ts_ms"]))
         )
     if sign["what"] in ("commit failed", "coordinator lost"):
-        # what timed out is told as COORDINATOR_NOT_AVAILABLE, too (GroupMetadataManager.scala, GroupCoordinatorService.java)
+        # a timeout is also answered COORDINATOR_NOT_AVAILABLE (GroupMetadataManager.scala, GroupCoordinatorService.java)
         at_once = _REFUSED.search(sign["detail"] or "") is not None
         return int(sign["ts_ms"]) - (0 if at_once else TIMED_OUT_MS)
     return None

@@ -1,19 +1,18 @@
-"""Groups whose coordinator assigns: KIP-848 consumers, share and streams groups, as their records in `__consumer_offsets` tell them, or
-the steps of a journal.
+"""Consumer (KIP-848), share and streams groups from their records in `__consumer_offsets`, or from the steps of a journal.
 
 Rules:
 1. A rebalance is a group epoch. It begins with the record that raises it, so its moment is exact, and is over once each member's
-   current assignment has reached it; only the partitions that move are not consumed meanwhile. One that is overtaken by the next is
-   `failed` here as elsewhere: it was never Stable. A member that is gone is not waited for; an epoch that none of its members reached
-   before they were gone is `failed`, too.
-2. Joined and removed members are in the members' records just before. A leave and a session that ran out write the same tombstone. A
-   static member that comes back under another id neither came nor went.
-3. Partitions to revoke are in a member's current assignment until it acknowledges them or is removed: so long it kept others
-   waiting. A streams group's record says whether its topology fits the topics; where it does not, no task is assigned.
-4. Records name members by themselves; what they had been given names topics by their ids, which the log alone does not resolve.
-5. A step of a journal (`EPOCHS`) is read as the records that it wrote, in Kafka's order, so that both give the same rows. The step says
-   besides why members are gone, and what else has moved the epoch.
-6. The epoch with which a classic group goes over (``over``), or with which a journal begins (``found``), is no rebalance.
+   current assignment has reached it; only the partitions that move are not consumed meanwhile. An epoch that is superseded by the next
+   is `failed` here as elsewhere: it was never Stable. The group does not wait for a removed member; an epoch that none of its members
+   reached before they were removed is `failed`, too.
+2. Joined and removed members are in the members' records just before. A leave and an expired session write the same tombstone. A static
+   member that rejoins with another member id neither joined nor left.
+3. Partitions to revoke are in a member's current assignment until it acknowledges them or is removed: so long others
+   wait. A streams group's record has whether its topology fits the topics; if it does not, no task is assigned.
+4. Records have member ids; assignments have topic ids, which the log alone does not resolve.
+5. A step of a journal (`EPOCHS`) is read as the records that it wrote, in Kafka's order, so that both give the same rows. The step
+   also has why members were removed, and what else has changed the epoch.
+6. The epoch with which a classic group is converted (``over``), or with which a journal begins (``found``), is no rebalance.
 
 Source: GroupMetadataManager.java, GroupCoordinatorRecordHelpers.java of 4.1;
 ConsumerGroupMember.java (LEAVE_GROUP_STATIC_MEMBER_EPOCH).
@@ -71,7 +70,7 @@ class _Epoch:
     end: str | None = None
     left_ms: int | None = None
     last: list[str] = field(default_factory=list)
-    """who reached it last."""
+    """the member that reached it last."""
     ready: bool | None = None
     revoked: _Revoked | None = None
     step: EpochStep | None = None
@@ -94,7 +93,7 @@ class ModernGroup:
     def __init__(self) -> None:
         self.epochs: list[_Epoch] = []
         self.states: list[dict[str, Any]] = []
-        """who was in and at which epoch, from record to record: rows of `tables.group_states`. Who reads takes them away."""
+        """members and epoch, record by record: rows of `tables.group_states`. The reader removes them."""
         self._shown: tuple[int | None, set[str]] = None, set()
         self._held: dict[str, Any] | None = None
         self._members: dict[str, tuple[str | None, str | None]] = {}
@@ -144,7 +143,7 @@ class ModernGroup:
         is_described = row["detail"] is not None and self._epoch is not None
         if kind[2] == "Metadata" and row.get("stays"):
             self._go_over(row, row["stays"])
-        elif kind[2] == "Metadata" or is_described:  # the members that a request is about have been told by then
+        elif kind[2] == "Metadata" or is_described:  # the records of the request's members come before
             self._show(row)
 
     def _begins(self, epoch: int) -> bool:
@@ -182,12 +181,12 @@ class ModernGroup:
             self.states.append({**state, "generation": self._epoch - 1, "members": [], "log_offset": row["place"] - 1})
             self.states.append(state)
         elif first and (self._epoch or 0) > 1:
-            self._held = state  # compaction left who is in, and it may have left that behind the epoch
+            self._held = state  # compaction kept the members, perhaps after the epoch
         else:
             self.states.append(state)
 
     def _go_over(self, row: Row, stays: list[str]) -> None:
-        """To the classic protocol: the others are gone."""
+        """To the classic protocol: the other members left."""
         self.ended()
         if self.states:
             last = self.states[-1]
@@ -294,8 +293,8 @@ class ModernGroup:
             return
         epoch.waits.discard(member)
         epoch.last = [member]
-        gone = row["detail"] is None  # its record goes before the one that says who it is
-        if not epoch.waits and not (gone and self._members.keys() <= {member}):
+        removed = row["detail"] is None  # the tombstone of its assignment comes before that of the member
+        if not epoch.waits and not (removed and self._members.keys() <= {member}):
             epoch.end, epoch.ended_ms = "stable", row["ts_ms"]
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -340,24 +339,30 @@ class ModernGroup:
 
 
 def _cause(epoch: _Epoch) -> dict[str, Any]:
-    """Why it began, and who began it."""
+    """Its cause, and the members that caused it."""
     joined = [name for name in epoch.new if name not in epoch.old]
     removed = [name for name in epoch.old if name not in epoch.new]
-    who = joined or removed
-    cause = "unknown" if joined and removed else "join" if joined else "gone" if removed else "metadata change"
+    members = joined or removed
+    cause = "unknown" if joined and removed else "join" if joined else "departed" if removed else "metadata change"
     detail = None
     if epoch.step is not None:
         detail = (
-            "unknown" if joined and removed else "joined" if joined else epoch.step.removed_by if removed else "changed"
+            "unknown"
+            if joined and removed
+            else "joined"
+            if joined
+            else epoch.step.removed_by
+            if removed
+            else "metadata_changed"
         )
-        cause = CAUSES.get(detail, "unknown") if cause == "gone" else cause
+        cause = CAUSES.get(detail, "unknown") if cause == "departed" else cause
     return {
         "cause": cause,
         "cause_detail": detail,
-        "cause_certainty": None if cause in ("gone", "unknown") else "certain",
+        "cause_certainty": None if cause in ("departed", "unknown") else "certain",
         "cause_changes": epoch.changes or None,
-        "who": who,
-        "who_clients": [epoch.clients.get(name) for name in who],
+        "who": members,
+        "who_clients": [epoch.clients.get(name) for name in members],
     }
 
 
@@ -365,13 +370,13 @@ _SETTLED = ("Stable", "Empty")
 
 
 def _why(row: Row) -> str | None:
-    """Why members are gone with a step of a journal, or "loaded" where it is the first; None from a log."""
+    """Why members were removed with a step of a journal, or "loaded" if it is the first; None from a log."""
     step: EpochStep | None = row.get("step")
     return None if step is None else "loaded" if step.found else step.removed_by
 
 
 def _changes(step: EpochStep, clients: Mapping[str, str | None]) -> list[str]:
-    """What else than its members has moved the epoch."""
+    """Causes of the epoch other than joined and removed members."""
     if step.joined or step.removed or step.back or step.over:
         return []
     changes = []
@@ -379,7 +384,7 @@ def _changes(step: EpochStep, clients: Mapping[str, str | None]) -> list[str]:
         added, lost = (topic for topic in now if topic not in was), (topic for topic in was if topic not in now)
         changes += subscribed(clients.get(name) or name, added, lost)
     if step.kind != "streams":
-        for units, what in ((step.new_units, "new"), (step.lost_units, "gone")):
+        for units, what in ((step.new_units, "new"), (step.lost_units, "removed")):
             changes += counted((unit.name for unit in units), what)
     if step.cause.get("timer") == "patterns":
         changes.append("regular expressions match other topics")

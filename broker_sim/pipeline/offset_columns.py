@@ -281,9 +281,9 @@ class _Rows:
         who, key, group, topic = who[good], key[good], group[good], topic[good]
         self.group_size[who], self.topic_size[who] = group, topic
         self.partition[who] = self.window(">i4")[key + 6 + group + topic]
-        gone = self.value_size[who] < 0
-        self.kind[who[gone]] = COMMIT_TOMBSTONE
-        self._classify_values(who[~gone], int16)
+        tombstones = self.value_size[who] < 0
+        self.kind[who[tombstones]] = COMMIT_TOMBSTONE
+        self._classify_values(who[~tombstones], int16)
 
     def _classify_values(self, who: Array, int16: Array) -> None:
         value, size, version = self.value[who], self.value_size[who], self.value_version[who]

@@ -84,7 +84,7 @@ def _regressions(facts: ReportFacts) -> Iterable[Finding]:
     reset = {row["group"] for row in facts.resets}
     for row in facts.regressions:
         if row["how"] == "reset" and row["group"] in reset:
-            continue  # told with what went forward
+            continue  # part of the finding about later offsets
         kinds[row["group"], "truncated" if _was_lost(facts, row) else row["how"]].append(row)
     for (group, how), rows in kinds.items():
         severity, what, advice = _BACK.get(how, _BACK[None])
@@ -133,7 +133,7 @@ def _regressions(facts: ReportFacts) -> Iterable[Finding]:
 
 
 def _was_lost(facts: ReportFacts, row: Row) -> bool:
-    """Whether the log had lost what lies between, since the commit before: a journal tells."""
+    """Whether a journal shows that the log lost the records in between, since the commit before."""
     since_ms = row["before_ms"] if row.get("before_ms") is not None else row["at_ms"]
     same = (loss for loss in facts.losses if (loss["topic"], loss["partition"]) == (row["topic"], row["partition"]))
     return any(
@@ -161,7 +161,7 @@ def _caught_up_at_once(row: Row) -> bool:
 
 
 def _client_lines(facts: ReportFacts, group: str, rows: Iterable[Row]) -> list[Row]:
-    """What clients of the group said of it: lines about these partitions, between the commit before and a little after the fall."""
+    """Lines of the group's clients about these partitions, between the commit before and shortly after the decrease."""
     marks = []
     for row in rows:
         since_ms = row["before_ms"] if row.get("before_ms") is not None else row["at_ms"]
@@ -217,7 +217,7 @@ def _deletions(facts: ReportFacts) -> Iterable[Finding]:
             words += f". At other times it lost {count(elsewhere, 'offset')} more"
         severity, weight = ("warn", 520.0) if row["returned"] else ("note", 65.0)
         yield Finding(
-            "deleted",
+            "deleted offsets",
             severity,
             weight + min(row["offsets"], 50) / 10,
             f"{words}.",
@@ -418,7 +418,7 @@ def known_lag(facts: ReportFacts, group: str) -> int:
 
 
 def _together(rows: list[Row]) -> Row:
-    """Refused commits of one topic and error, of all who sent them."""
+    """Refused commits of one topic and error, of all clients."""
     return {
         **rows[0],
         "commits": sum(row["commits"] for row in rows),
@@ -451,7 +451,7 @@ def _refused(facts: ReportFacts) -> Iterable[Finding]:
         if others:
             words += f"; commits for {named(others)} were also refused"
         yield Finding(
-            "refused",
+            "refused commits",
             "warn" if first["commits"] >= OFTEN_REFUSED else "note",
             130 + min(first["commits"], 60) if first["commits"] >= OFTEN_REFUSED else 55,
             f"{words}.",
@@ -475,7 +475,7 @@ def _beyond_end(facts: ReportFacts) -> Iterable[Finding]:
         worst = min(rows, key=lambda row: row["lag"])
         more = _and_others(rows)
         yield Finding(
-            "beyond",
+            "beyond log end",
             "warn",
             515,
             f"{group} is committed at {worst['committed']:,} of {worst['topic']}-{worst['partition']}{more} at"
@@ -494,7 +494,7 @@ def _below_start(facts: ReportFacts) -> Iterable[Finding]:
         worst = max(rows, key=lambda row: row["below_start"])
         more = _and_others(rows)
         yield Finding(
-            "below",
+            "below log start",
             "bad",
             565,
             f"{group} is committed at {worst['committed']:,} of {worst['topic']}-{worst['partition']}{more} at"

@@ -126,7 +126,7 @@ def _why_no_log(path: str, named: tuple[str, int] | None, names: Sequence[str]) 
     if named is not None and has_segments:
         return f"a partition of the topic {named[0]}, not of {OFFSETS_TOPIC}"
     if has_segments:
-        return f"segments in a folder whose name does not tell their partition, as {OFFSETS_TOPIC}-12 does"
+        return f"segments in a folder without their partition in its name, as {OFFSETS_TOPIC}-12 does"
     return f"no {OFFSETS_TOPIC}-N folder in it"
 
 

@@ -38,7 +38,7 @@ _EPOCHS = ("epoch", "assignment_epoch", "member_epoch")
 
 
 def row_of(record: Record, header: BatchHeader) -> tuple[Row, str | None]:
-    """The row, and why its content could not be decoded where that is so. Columns that a folder or a file tells are not in it."""
+    """The row, and why its content could not be decoded, or None. Columns that a folder or a file gives are not in it."""
     row: Row = {
         "log_offset": wrapped(record.offset),
         "record_ts_ms": wrapped(record.timestamp),

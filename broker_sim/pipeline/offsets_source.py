@@ -9,7 +9,7 @@ patterns of them (`runs/*`), several with commas between; `file:` URIs; `hdfs://
 
 Options (of both formats, unless noted):
   runId                 the run's name; default: the data directory's own. With it all that is read is one run's
-  mode                  `permissive` (default): what can't be read is left out, and consumer_offsets_skipped tells it;
+  mode                  `permissive` (default): what can't be read is left out, and reported by consumer_offsets_skipped;
                         `failfast`: it is an error with file, position and reason
   tasks                 into how many tasks the bytes are shared out at most (default: the session's default parallelism)
   maxOffsetsPerTrigger  stream: about how many offsets a micro-batch reaches further (default: to the end)
@@ -206,7 +206,7 @@ class OffsetsReader(_PartitionReading, DataSourceReader):
 
 
 class SkippedOffsetsReader(DataSourceReader):
-    """A batch's bad parts. What names and folders tell is found where the tasks are planned."""
+    """The unreadable parts of a batch. Those known from names and folders are found when tasks are planned."""
 
     def __init__(self, options: OffsetsOptions) -> None:
         self.options = options

@@ -46,7 +46,7 @@ class Folder:
         return cls(path, _Hadoop(path, spark))
 
     def check(self, *, overwrite: bool) -> None:
-        """Raises UsageError where it can't be written to; changes nothing. On a disk that is tried: rights alone don't tell of file
+        """Raises UsageError where it can't be written to; changes nothing. On a disk that is tried: rights alone don't show file
         systems that take no files, and Spark's start costs ten seconds."""
         files = self._files
         held = files.names()
@@ -78,7 +78,7 @@ class Folder:
             listed = json.loads(self._files.read(MARKER))["made"]
         except (ValueError, KeyError, TypeError):
             return []
-        return [name for name in MADE if name in listed]  # never a name that somebody wrote into the marker
+        return [name for name in MADE if name in listed]  # never a name that only the marker has
 
     def names(self) -> list[str] | None:
         """What is in it, [] where it isn't there, None where it is a file."""

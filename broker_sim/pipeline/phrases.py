@@ -33,15 +33,15 @@ _UUID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _WHY = {
     "join": "{who} joined",
     "leave": "{who} left",
-    "gone": "{who} left, or {its} expired",
+    "departed": "{who} left, or {its} expired",
     "rejoin": "{who} joined again",
     "poll timeout": "{who} reported that its poll timeout (max.poll.interval.ms) expired, and left",
-    "rebalance timeout": "{who} had not revoked what it was to give up within its rebalance timeout",
+    "rebalance timeout": "{who} had not revoked its partitions within its rebalance timeout",
     "session timeout": "the session of {who} expired",
     "metadata change": "{who} joined with other metadata, or topics had changed",
     "downgrade": "the group was downgraded to the classic protocol, as {who} was removed",
     "load": "the coordinator loaded the group",
-    "no room": "the group had group.max.size members",
+    "max size reached": "the group had group.max.size members",
     "unknown": "the cause is not known",
 }
 _ENDS = {
@@ -65,7 +65,7 @@ def short_member(member: str) -> str:
 
 
 def who(row: Row) -> str:
-    """Who caused a rebalance: client ids, or members' ids without their random part."""
+    """The members that caused a rebalance: client ids, or member ids without their random part."""
     clients = row["who_clients"] or []
     members = row["who"] or []
     names = [

@@ -34,7 +34,7 @@ class ProgressStep:
 
 
 class Steps:
-    """Writes to ``stream``; ``tasks()`` tells (finished, all) of Spark's tasks that run now, or None."""
+    """Writes to ``stream``; ``tasks()`` returns (finished, all) of Spark's tasks that run now, or None."""
 
     def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
         self.stream, self.quiet = stream, quiet

@@ -1,9 +1,9 @@
 """Rows of the table `rebalances`, made of a group's steps and records one after the other: pure Python, no Spark.
 
 Rules:
-1. What a rebalance is, and what a log alone can tell of it, say `broker_sim.explain.rebalances` and `generations`; here are columns.
-2. A generation of the journal gets no second row from the log, nor a record's from a broker's line: the line adds when the
-   join phase began, and why (`log_causes`). A rebalance without a record has a row from its lines alone.
+1. `broker_sim.explain.rebalances` and `generations` define a rebalance, and what a log alone shows of it; here are its columns.
+2. A generation of the journal gets no second row from the log, nor a record's from a broker's line: the line adds the
+   beginning of the join phase and the cause (`log_causes`). A rebalance without a record has a row from its lines alone.
 3. A group is not held in memory, its rebalances are.
 """
 
@@ -37,7 +37,7 @@ from broker_sim.pipeline.modern_groups import EPOCHS, ModernGroup
 __all__ = ["CLOSED", "GROWN", "JOINS", "rebalances_of"]
 
 CLOSED = "connection closed"
-"""What a row of `TOLD` tells of a member's last connection."""
+"""``what`` of a row of `REBALANCE_INPUT` with the end of a member's last connection."""
 JOINS, GROWN = "JoinGroup", "topic grown"
 """``what`` of rows with the partitions that a member owns as it joins, and of a topic that has more partitions than before."""
 
@@ -57,7 +57,7 @@ def rebalances_of(steps: Iterable[Row]) -> Iterator[dict[str, Any]]:
 
 @dataclass(slots=True, eq=False)
 class _TableRebalance(Phases):
-    """A rebalance with the steps that the table shows something of."""
+    """A rebalance with the steps that columns are made of."""
 
     partition: int | None = None
     clients: dict[str, str | None] = field(default_factory=dict, repr=False)
@@ -115,7 +115,7 @@ class _GroupRows:
         came_back, self._came_back, self._fresh = self._came_back, None, False
         if came_back is not None and step.before is None and step.after is not None:
             step = GroupStep(step.ts_ms, came_back[0], step.after, came_back[1])
-        if step.cause.kind == "expired" and step.cause.members:
+        if step.cause.kind == "session_expired" and step.cause.members:
             step.cause.closed_ms = self._closed.get(step.cause.members[0])
         last = self.steps.rebalances[-1].began_ms if self.steps.rebalances else 0
         changes = [*_parsed(row.get("cause_changes")), *self._metadata.changes(step, last)]
@@ -144,7 +144,7 @@ class _GroupRows:
             self._progress[known] = dict(self._seen)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """What there is to tell."""
+        """All rows of the group."""
         known = {rebalance.generation for rebalance in self.steps.rebalances}
         yield from map(_of_steps, self.steps.rebalances)
         used: list[LoggedRebalance] = []
@@ -161,9 +161,9 @@ class _GroupRows:
                 silent = row["cause"] == "poll timeout" and row["who"]
                 row |= _of_window(window, row)
                 if silent and row["cause"] == "leave" and set(row["who"]) <= set(silent):
-                    # it left after it had been silent for just max.poll.interval.ms: aiokafka says no more than that
+                    # it left after max.poll.interval.ms without a commit: aiokafka gives no reason
                     row |= {"cause": "poll timeout", "cause_certainty": LIKELY}
-                if row["cause"] == CAUSES["went_over"]:
+                if row["cause"] == CAUSES["converted"]:
                     row = self.lines.with_removal_cause(row)
             yield self._polled(row)
         for window in self.lines.rebalances:
@@ -180,31 +180,31 @@ class _GroupRows:
                 yield self._polled(self.lines.upgraded(explained))
 
     def _polled(self, row: dict[str, Any]) -> dict[str, Any]:
-        """With a client's own word that it left as its poll timeout had run out: its broker may not know."""
-        if row["cause"] in ("leave", "gone", "unknown"):
+        """With a client's line that it left as its poll timeout had expired: its broker may not know."""
+        if row["cause"] in ("leave", "departed", "unknown"):
             since_ms = row.get("started_ms") or row.get("started_after_ms")
-            said = self.lines.late_poll(row.get("who_clients") or (), since_ms, row.get("closed_ms") or row["ended_ms"])
-            if said is not None:
-                lines = [*(row.get("evidence_lines") or ()), said]
+            line = self.lines.late_poll(row.get("who_clients") or (), since_ms, row.get("closed_ms") or row["ended_ms"])
+            if line is not None:
+                lines = [*(row.get("evidence_lines") or ()), line]
                 row |= {"cause": "poll timeout", "cause_certainty": CERTAIN, "evidence_lines": lines}
         return row
 
     def _committed(self, row: dict[str, Any], generation: Generation, seen: dict[str, list[int]]) -> None:
-        """What commits show of a generation's cause and of how long it took."""
+        """Add what commits show of a generation's cause and duration."""
         departed = departures(generation, seen)
         if departed is not None:
-            cause, certainty, who = departed
+            cause, certainty, members = departed
             came = generation.old is not None and any(
                 member.member not in {old.member for old in generation.old} for member in generation.new
             )
-            if generation.change == "gone" or (came and cause != "leave"):
+            if generation.change == "departed" or (came and cause != "leave"):
                 row |= {
                     "cause": cause,
                     "cause_certainty": certainty,
-                    "who": who,
-                    "who_clients": _clients(generation, who),
+                    "who": members,
+                    "who_clients": _clients(generation, members),
                 }
-        elif generation.change not in ("unknown", "gone"):
+        elif generation.change not in ("unknown", "departed"):
             row["cause_certainty"] = CERTAIN
         waited = waiting(generation, seen)
         if waited is not None:
@@ -212,18 +212,18 @@ class _GroupRows:
 
 
 class _ProtocolChanges:
-    """Where a group of the log goes over to the consumer protocol, or back: the record that it begins with there is the state in which
-    it comes, and no rebalance. Such a record has the number of the last one before, and members of it."""
+    """A group of the log that is converted to the consumer protocol, or back: the first record after it is the state at the conversion,
+    and no rebalance. Such a record has the generation or epoch of the last one before, and members of it."""
 
     def __init__(self, records: Generations, epochs: ModernGroup) -> None:
         self.records, self.epochs = records, epochs
         self._stored: GroupMetadataRecord | None = None
         self._ended: tuple[int, dict[str, str | None]] | None = None
-        self._gone: dict[str, str | None] | None = None
+        self._departed: dict[str, str | None] | None = None
         self._downgraded: dict[int, dict[str, str | None]] = {}
 
     def modern(self, row: Row) -> Row:
-        """A record of a group by epochs, marked where the group comes over with it."""
+        """A record of a consumer, share or streams group, marked if the group is converted with it."""
         if not row["what"].endswith("GroupMetadata"):
             return row
         stored, self._stored = self._stored, None
@@ -242,31 +242,31 @@ class _ProtocolChanges:
             self._stored = record
         stay = {member.member for member in record.members}
         if ended is not None and ended[0] == record.generation and stay and stay <= set(ended[1]):
-            gone = {name: client for name, client in ended[1].items() if name not in stay}
-            # where a classic member takes a static one's place no member is gone, and no rebalance begins
-            self._gone = gone or None
-            others = (StoredMember(name, client) for name, client in gone.items())
+            departed = {name: client for name, client in ended[1].items() if name not in stay}
+            # if a classic member replaces a static one no member departs, and no rebalance begins
+            self._departed = departed or None
+            others = (StoredMember(name, client) for name, client in departed.items())
             self.records.comes_over(replace(record, members=(*record.members, *others)))
             return
         known = len(self.records.generations)
         self.records.take(record)
-        if self._gone is not None and len(self.records.generations) > known:
-            self._downgraded[known], self._gone = self._gone, None
+        if self._departed is not None and len(self.records.generations) > known:
+            self._downgraded[known], self._departed = self._departed, None
 
     def cause(self, number: int) -> dict[str, Any]:
-        """Why a generation began, the first one after the group has come back to the classic protocol."""
-        gone = self._downgraded.get(number)
-        if gone is None:
+        """The cause of a generation that is the first one after a downgrade to the classic protocol."""
+        departed = self._downgraded.get(number)
+        if departed is None:
             return {}
-        who = {"who": list(gone), "who_clients": list(gone.values())}
-        return {"cause": CAUSES["went_over"], "cause_certainty": CERTAIN, **who}
+        who = {"who": list(departed), "who_clients": list(departed.values())}
+        return {"cause": CAUSES["converted"], "cause_certainty": CERTAIN, **who}
 
 
 class _Metadata:
-    """What of the metadata of a group's members is new as they join again, beyond what the step itself shows: partitions that they own,
-    topics that have more partitions."""
+    """Changes in the metadata of members that rejoin, besides those that the step itself shows: partitions that they own, topics with
+    more partitions."""
 
-    _JOINED = ("first", "joined", "rejoined", "replaced", "changed", "leader_rejoined")
+    _JOINED = ("first_member", "joined", "rejoined", "replaced", "metadata_changed", "leader_rejoined")
 
     def __init__(self) -> None:
         self._owns: dict[str, list[str]] = {}
@@ -286,10 +286,10 @@ class _Metadata:
         for name in step.cause.members if kind in self._JOINED else ():
             had, has = self._owned.get(name), self._owns.get(name, [])
             self._owned[name] = has
-            if had is not None and kind in ("changed", "leader_rejoined") and step.after is not None:
+            if had is not None and kind in ("metadata_changed", "leader_rejoined") and step.after is not None:
                 changes += owned(step.after.members.get(name, {}).get("client_id") or name, had, has)
-        stood = step.before is not None and step.before.state in (STABLE, COMPLETING)
-        if kind in ("changed", "leader_rejoined") and stood:
+        assigned = step.before is not None and step.before.state in (STABLE, COMPLETING)
+        if kind in ("metadata_changed", "leader_rejoined") and assigned:
             changes += dict.fromkeys(words for ts_ms, words in self._grown if ts_ms >= since_ms)
         return changes
 
@@ -298,10 +298,10 @@ class _Metadata:
 
 
 def _step(row: Row, *, fresh: bool) -> GroupStep:
-    """``fresh``: it is the first of the group. A journal that is begun late shows the groups that are there as loaded."""
+    """``fresh``: it is the first of the group. A journal that begins late shows existing groups as loaded."""
     before = _snapshot(row["state_from"], row["generation_from"], row["size_before"], row["members_before"])
     after = _snapshot(row["state_to"], row["generation"], row["size_after"], row["members_after"], row.get("leader"))
-    shown = fresh and before is None and row["cause"] in ("loaded", "too_large")
+    shown = fresh and before is None and row["cause"] in ("loaded", "over_capacity")
     if shown and after is not None and after.state in (PREPARING, COMPLETING):
         before = after
     cause = Cause(row["cause"] or "unknown", row["ts_ms"], _parsed(row["cause_members"]), row["error"])
@@ -319,7 +319,7 @@ def _snapshot(
 
 
 def _parsed(array: str | None) -> list[Any]:
-    """Of JSON. What is null in an object may be there or not, as the engine wrote it."""
+    """The elements of a JSON array. Null fields of an object may be missing, depending on the engine."""
     elements: list[Any] = json.loads(array) if array else []
     return elements
 
@@ -346,7 +346,7 @@ def _of_steps(rebalance: _TableRebalance) -> dict[str, Any]:
     assert rebalance.first is not None
     before, after = rebalance.first.before, rebalance.first.after
     kind = rebalance.cause.kind if rebalance.whole else None
-    who = rebalance.cause.members if rebalance.whole else None
+    members = rebalance.cause.members if rebalance.whole else None
     clients = {
         name: member.get("client_id") for at in (after, before) if at is not None for name, member in at.members.items()
     }
@@ -365,8 +365,8 @@ def _of_steps(rebalance: _TableRebalance) -> dict[str, Any]:
         "cause": None if kind is None else CAUSES.get(kind, "unknown"),
         "cause_detail": kind,
         "cause_changes": rebalance.changes or None,
-        "who": who,
-        "who_clients": None if who is None else [clients.get(name) for name in who],
+        "who": members,
+        "who_clients": None if members is None else [clients.get(name) for name in members],
         "error": (rebalance.cause.error or "REQUEST_TIMED_OUT") if kind == "append_failed" else None,
         "size_before": None if before is None else before.size,
         "members_before": None if before is None else list(before.members),
@@ -379,7 +379,9 @@ def _of_steps(rebalance: _TableRebalance) -> dict[str, Any]:
         had: Iterable[str] = () if rebalance.closing.before is None else rebalance.closing.before.members
         has = rebalance.closing.after.members
         row["size_after"], row["members_after"] = rebalance.closing.after.size, list(has)
-        row["timed_out"] = [name for name in had if name not in has] if rebalance.closing.cause.kind == "timer" else []
+        row["timed_out"] = (
+            [name for name in had if name not in has] if rebalance.closing.cause.kind == "rebalance_timer" else []
+        )
     return row | _longest_wait(
         chief(holdups(rebalance)), {name: client for name, client in rebalance.clients.items() if client}
     )
@@ -425,28 +427,30 @@ def _of_records(generation: Generation) -> dict[str, Any]:
     }
 
 
-def _clients(generation: Generation, who: Iterable[str]) -> list[str | None]:
+def _clients(generation: Generation, names: Iterable[str]) -> list[str | None]:
     clients = {member.member: member.client_id for member in (*generation.new, *(generation.old or ()))}
-    return [clients.get(name) for name in who]
+    return [clients.get(name) for name in names]
 
 
 def _reason(window: LoggedRebalance) -> dict[str, Any]:
-    """Its cause, and whose it is."""
-    kind, who, error = cause_of_reason(window.reason)
-    if kind == "leave" and any(poll_ran_out(said) for said in window.leave_reasons.values()):
+    """Its cause, and the members that caused it."""
+    kind, members, error = cause_of_reason(window.reason)
+    if kind == "leave" and any(poll_ran_out(reason) for reason in window.leave_reasons.values()):
         kind = "poll timeout"
-    said = [
+    reasons = [
         text for text in window.leave_reasons.values() if text and text != "not provided" and text not in window.reason
     ]
-    detail = window.reason + (f"; client reason: {said[0]}" if said and "client reason" not in window.reason else "")
-    return {"cause": kind, "cause_detail": detail, "cause_certainty": CERTAIN, "who": who, "error": error}
+    detail = window.reason + (
+        f"; client reason: {reasons[0]}" if reasons and "client reason" not in window.reason else ""
+    )
+    return {"cause": kind, "cause_detail": detail, "cause_certainty": CERTAIN, "who": members, "error": error}
 
 
 def _of_window(window: LoggedRebalance, row: Row) -> dict[str, Any]:
     """What a broker's lines add to a generation's record."""
     closed_ms = row["closed_ms"] if row["closed_ms"] is not None else window.closed_ms
     reason = _reason(window)
-    if reason["cause"] == CAUSES["went_over"]:  # the broker doesn't say who was the last
+    if reason["cause"] == CAUSES["converted"]:  # the broker doesn't log which member was the last
         reason["who"] = list(row["who"] or ())
     clients = dict(zip(row["who"] or (), row["who_clients"] or (), strict=False))
     late = window.late or ([] if window.closed_ms is not None else None)
@@ -462,7 +466,7 @@ def _of_window(window: LoggedRebalance, row: Row) -> dict[str, Any]:
 
 
 def _of_lines(window: LoggedRebalance, others: list[LoggedRebalance]) -> dict[str, Any]:
-    """A rebalance of which there is no record. It failed where another one began from its own generation, or from the one before it."""
+    """A rebalance without a record. It failed if another one began from its own generation, or from the one before it."""
     after = [other for other in others if other.started_ms > window.started_ms]
     following = min(after, key=lambda other: other.started_ms) if after else None
     ended_ms: int | None = window.assigned_ms
@@ -498,5 +502,5 @@ def client_of(member: str) -> str:
 
 
 def _lasted(from_ms: int | None, to_ms: int | None) -> int | None:
-    """A duration where both its ends are known; never below 0, for records' times are those of several clocks."""
+    """A duration if both its ends are known; never below 0, since the times of records are of several clocks."""
     return None if from_ms is None or to_ms is None else max(to_ms - from_ms, 0)

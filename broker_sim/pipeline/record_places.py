@@ -2,7 +2,7 @@
 
 Rules:
 1. Nothing is believed: a place is one where a record's length leads to the next record, or to the end of its batch.
-2. What a batch says of itself and is not so makes it a batch without records here; `kafka_wire.record_batch` then tells why.
+2. A batch with wrong header fields is one without records here; `kafka_wire.record_batch` then has the reason.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def payload_of(piece: Piece, headers: Array) -> tuple[bytes, Array, Array, Array
         if codec:
             try:
                 part = compression.decompress(compression.Codec(codec), part)
-            except (ValueError, compression.CodecUnavailable):  # the plain way tells why
+            except (ValueError, compression.CodecUnavailable):  # the general path reports why
                 part, odd[index] = b"", True
         if total + len(part) > MOST_UNPACKED:
             part, odd[index] = b"", True

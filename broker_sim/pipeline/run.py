@@ -66,7 +66,7 @@ SMALL = 32 << 20
 AT_ONCE = 2
 """Tables that Spark makes at the same time."""
 LARGE = 256 << 20
-"""Bytes of input from which on Spark is the engine, unless somebody says otherwise."""
+"""Bytes of input from which on Spark is the engine, unless ``--engine`` is given."""
 
 
 class JobFailed(RuntimeError):
@@ -75,7 +75,7 @@ class JobFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What a user may say of a run: see ``broker-sim pipeline run --help``."""
+    """What a user may set for a run: see ``broker-sim pipeline run --help``."""
 
     out: str
     input: str | None = None
@@ -304,7 +304,7 @@ def derived(
 
     real, source = (log, "log") if logged else (None, "journal")
 
-    def said() -> DataFrame:
+    def line_rows() -> DataFrame:
         return LOG_LINES.none_like(log) if lines is None else lines
 
     def begun() -> DataFrame:
@@ -317,9 +317,9 @@ def derived(
         OFFSET_DELETIONS: lambda: offset_deletions(log, source, events),
         COORDINATOR_HOTSPOTS: lambda: coordinator_hotspots(log, source, sizes),
         OFFSET_RESETS: lambda: offset_resets(log),
-        TRANSACTIONS: lambda: transactions(log, begun(), said()),
+        TRANSACTIONS: lambda: transactions(log, begun(), line_rows()),
         SHARE_DELIVERIES: lambda: share_deliveries(SHARES_SEEN.none_like(log) if shares is None else shares),
-        COORDINATOR_MOVES: lambda: coordinator_moves(log, said()),
+        COORDINATOR_MOVES: lambda: coordinator_moves(log, line_rows()),
         REBALANCES: lambda: rebalances(events, real, lines),
         MEMBER_CHURN: lambda: member_churn(events, real),
         DUPLICATE_WINDOWS: lambda: duplicate_windows(events),
@@ -399,9 +399,9 @@ class PipelineRun:
             events = self._keep(journal.EVENTS, events, 1)
         with self.steps.step("reading __consumer_offsets") as step:
             if self.inputs.log is not None:
-                rows, gone = self._offsets(self.inputs.log)
+                rows, unread = self._offsets(self.inputs.log)
                 log = self._keep(OFFSET_LOG, self.options.scope.log(offset_log(rows, run_id, distinct=True)))
-                skipped = skipped.unionByName(SKIPPED.conform(gone))
+                skipped = skipped.unionByName(SKIPPED.conform(unread))
             else:
                 log = self._keep(OFFSET_LOG, self.options.scope.log(journal_log(events)))
             self.facts.counts["offset_log"] = log.count()
@@ -409,9 +409,9 @@ class PipelineRun:
             step.done(f"{count(self.facts.counts['offset_log'], 'record')}{instead}")
         if self.inputs.lines:
             skipped = skipped.unionByName(self._lines(log))
-        unread = self._states()
-        if unread:
-            skipped = skipped.unionByName(SKIPPED.frame(self.spark, unread))
+        of_states = self._states()
+        if of_states:
+            skipped = skipped.unionByName(SKIPPED.frame(self.spark, of_states))
         self._keep(SKIPPED, skipped, 1)
         self._let_go()
         self._span(events, log)
@@ -433,13 +433,13 @@ class PipelineRun:
         from broker_sim.pipeline.hadoop_files import offset_rows
 
         logs = find_logs([where], run_id)
-        rows, gone = offset_rows(self.spark, logs.logs, run_id)
+        rows, unread = offset_rows(self.spark, logs.logs, run_id)
         found = [{"run_id": run_id, **skipped._asdict()} for skipped in logs.skipped]
-        return rows, gone.unionByName(SKIPPED.frame(self.spark, found)) if found else gone
+        return rows, unread.unionByName(SKIPPED.frame(self.spark, found)) if found else unread
 
     @on_its_engine
     def _lines(self, log: DataFrame) -> DataFrame:
-        """What brokers and clients logged, as a table; gives back what of it can't be read."""
+        """What brokers and clients logged, as a table; returns rows about what was unreadable."""
         from broker_sim.pipeline.tables.log_lines import LOG_LINES, UNREAD, aligned, log_lines, with_groups
 
         with self.steps.step("reading log lines") as step:
@@ -448,11 +448,11 @@ class PipelineRun:
             unread = f.col("what") == UNREAD
             found = aligned(with_groups(raw.where(~unread), log), log)
             lines = self._keep(LOG_LINES, self.options.scope.lines(found, log))
-            gone = raw.where(unread).select("run_id", "file", f.col("detail").alias("reason"))
+            rows = raw.where(unread).select("run_id", "file", f.col("detail").alias("reason"))
             self.facts.counts["log_lines"] = lines.count()
             self.facts.lines = [file.path for file in self.inputs.lines]
             step.done(f"{count(self.facts.counts['log_lines'], 'line')} of {count(len(self.inputs.lines), 'file')}")
-        return SKIPPED.conform(gone)
+        return SKIPPED.conform(rows)
 
     @on_its_engine
     def _span(self, events: DataFrame, log: DataFrame) -> None:
@@ -521,19 +521,19 @@ class PipelineRun:
         )
 
     def _states(self) -> list[dict[str, Any]]:
-        """Reads what other coordinators' logs tell, and the journal of transactions; gives back rows of what of it can't be read."""
+        """Reads the logs of the other coordinators, and the journal of transactions; returns rows about what was unreadable."""
         from broker_sim.pipeline.log_ends import data_folders
         from broker_sim.pipeline.tables.transactions import SEEN, seen_rows
 
-        where, rows, gone = self.inputs.log, list[dict[str, Any]](), list[Skipped]()
+        where, rows, unread = self.inputs.log, list[dict[str, Any]](), list[Skipped]()
         if self.inputs.journal is not None:
             rows += rows_of_journal(journal_lines(self.inputs.journal))
         if where is not None and self.inputs.folders and self.inputs.folders[0] != where:
-            rows += [*rows_of_state(self.inputs.states, gone.append), *rows_of_data(data_folders(where))]
-            self._deliveries = self.options.scope.shared(rows_of_shares(self.inputs.shares, gone.append))
+            rows += [*rows_of_state(self.inputs.states, unread.append), *rows_of_data(data_folders(where))]
+            self._deliveries = self.options.scope.shared(rows_of_shares(self.inputs.shares, unread.append))
         result = seen_rows(self.options.scope.seen(rows), self.inputs.run_id, states=bool(self.inputs.states))
         self._seen = SEEN.frame(self.spark, result)
-        return [{"run_id": self.inputs.run_id, **skipped._asdict()} for skipped in gone]
+        return [{"run_id": self.inputs.run_id, **skipped._asdict()} for skipped in unread]
 
     def _shared(self, log: DataFrame) -> DataFrame | None:
         """Share groups' deliveries, their topics by name."""

@@ -1,12 +1,12 @@
-"""What of an input is looked at: a time, and groups. ``--since``, ``--until`` and ``--group``, of both engines.
+"""The part of an input that is read: a time, and groups. ``--since``, ``--until`` and ``--group``, for both engines.
 
 Rules:
-1. Until a moment: nothing that came later has a say; what goes on then is open, as at the end of any log.
-2. From a moment on: what ended before it is left out. What began before keeps its own beginning, as far as records of the
-   `CONTEXT_MS` before show it; of all that is older only how things stood is known: the last record of each group, and of each
-   partition of it. A finding that reaches back to there says so (`edge`).
-3. Of some groups: the records of the others are not there. So nothing is said for which one has to know them: that an offsets
-   partition was silent, that its groups slowed down together, or that one has most of the work.
+1. Until a moment: later records are ignored; what is in progress then is open, as at the end of any log.
+2. From a moment on: what ended before it is left out. What began before has its own beginning if records of the `CONTEXT_MS` before
+   show it; of older records only the last one of each group, and of each partition of it, is read. A finding that begins there has a
+   note (`edge`).
+3. Of some groups: the records of the others are not read. So there is no finding that needs them: that an offsets partition had no
+   records, that its groups slowed down together, or that one has most of the records.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ ENDS = {
     "stuck_partitions": ("to_ms",),
     "offset_stalls": ("to_ms",),
 }
-"""Table -> columns that tell when a row was over; null: it goes on."""
+"""Table -> columns with the end of a row; null: it is in progress."""
 OF_OTHERS = ("silence", "rhythm", "together")
 """Evidence of `stuck_partitions` that only the other groups' records give."""
-OF_OTHERS_KINDS = ("hot", "silence", "placed")
+OF_OTHERS_KINDS = ("hotspot", "no records", "misplaced groups")
 _CLASS = re.compile(r"\[!?\]?[^\]]*\]")
 
 
@@ -115,13 +115,13 @@ class Scope:
             return log
         early = f.coalesce(f.col("record_ts_ms") < self.since_ms - CONTEXT_MS, f.lit(False))
         log = log.persist()
-        stood = _last_records(log.where(early))
-        before = log.where(early).join(stood, ["run_id", "log_partition", "log_offset"], "left_semi")
+        last = _last_records(log.where(early))
+        before = log.where(early).join(last, ["run_id", "log_partition", "log_offset"], "left_semi")
         return log.where(~early).unionByName(before)
 
     @on_its_engine
     def events(self, events: DataFrame) -> DataFrame:
-        """A journal's events. What was before is kept: who tells of a rebalance tells of what came before it."""
+        """A journal's events. Earlier ones are kept: the cause of a rebalance may be before its beginning."""
         if self.until_ms is not None:
             events = events.where(f.col("ts_ms") <= self.until_ms)
         return events.where(f.col("group").isNull() | self._ours()) if self.groups else events
@@ -168,7 +168,7 @@ class Scope:
         ours: Column = f.col("group").rlike("|".join(f"(?:{pattern_of(glob)})" for glob in self.groups))
         return ours
 
-    # --- what is told ---------------------------------------------------------------------------------------------------
+    # --- findings ------------------------------------------------------------------------------------------------------
 
     @on_its_engine
     def filtered(self, name: str, rows: DataFrame) -> DataFrame:
@@ -190,8 +190,10 @@ class Scope:
         if self.since_ms is None:
             return kept
         # lines are read from a little before on
-        kept = [finding for finding in kept if finding.kind != "unclean" or (finding.at_ms or 0) >= self.since_ms]
-        words = f" It began before the window that was asked for ({_moment(self.since_ms)}), perhaps earlier than told."
+        kept = [
+            finding for finding in kept if finding.kind != "unclean election" or (finding.at_ms or 0) >= self.since_ms
+        ]
+        words = f" It began before the window that was asked for ({_moment(self.since_ms)}), perhaps earlier than this."
         return [
             replace(finding, text=f"{finding.text}{words}")
             if finding.at_ms is not None and finding.at_ms < self.since_ms

@@ -8,9 +8,9 @@ Rules:
    the wrong moment) left takes the place of what it replaces; `.cleaned`, `.deleted` and everything else is nothing. Offsets that two
    segments have are the later one's, as in a fetch.
 2. A batch counts when it is whole and its CRC is right. Behind a bad one, the next good one is looked for. Everything left out is a
-   Skipped with file, first byte and reason; zeros behind the last batch are a preallocated file's, and nothing to tell.
+   Skipped with file, first byte and reason; zeros behind the last batch are a preallocated file's, and not reported.
 3. A piece of about PIECE_BYTES is in memory, and its rows; never a segment.
-4. A log that is written or cleaned meanwhile is read all the same: where a file has gone, the folder is listed again, and the
+4. A log that is written or cleaned meanwhile is read all the same: if a file was deleted, the folder is listed again, and the
    reading goes on behind the last offset it had.
 Source: LogLoader.java, LogSegment.java, UnifiedLog.replaceSegments, DefaultRecordBatch.java (Kafka).
 """
@@ -88,7 +88,7 @@ OnSkipped = Callable[[Skipped], object]
 
 
 def log_partition_of(folder: str) -> tuple[str, int] | None:
-    """(topic, partition) that a folder's name tells, None where it is no partition's."""
+    """(topic, partition) of a folder's name, None if it is no partition's."""
     match = _FOLDER.fullmatch(files.base_name(folder))
     return None if match is None else (match["topic"], int(match["index"]))
 

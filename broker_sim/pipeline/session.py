@@ -82,7 +82,7 @@ class SparkNotStarted(UsageError):
 
 @dataclass(frozen=True)
 class Java:
-    """A Java that can be started: its JAVA_HOME, and its version as it tells it (``17.0.15``, ``1.8.0_292``)."""
+    """A Java that can be started: its JAVA_HOME, and its version as it prints it (``17.0.15``, ``1.8.0_292``)."""
 
     home: Path
     version: str
@@ -173,7 +173,7 @@ def _probe(executable: Path) -> Java | str:
     quoted = _QUOTED.search(said)
     version = settings.get("version") or (quoted[1] if quoted else "")
     if not re.match(r"\d", version):
-        return "it does not tell its version"
+        return "it does not print its version"
     return Java(Path(settings.get("home") or executable.resolve().parent.parent), version)
 
 
@@ -256,7 +256,7 @@ def _started(app: str, settings: Mapping[str, str], submitted: bool) -> Any:
     try:
         if (
             not submitted and SparkContext._gateway is None
-        ):  # Spark starts its JVM in this very way, but can't be told where it may talk
+        ):  # Spark starts its JVM in this very way, but has no setting for the address
             said = _JvmOutput()
             conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
             with said:
@@ -305,7 +305,7 @@ class _JvmOutput:
                 _to_stderr(data)
 
     def why(self) -> str:
-        """The line that tells most of what went wrong."""
+        """The most informative line about a failure."""
         said = b"\n".join(line for line in self._kept.splitlines() if not any(usual in line for usual in _USUAL))
         lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
         lines = [line for line in lines if not line.startswith(("at ", "Error occurred during initialization of VM"))]

@@ -139,7 +139,7 @@ def _waited(row: Row, facts: ReportFacts) -> int:
 def _went(facts: ReportFacts, group: str, at_ms: int) -> bool:
     """Whether the group lost a member then, or soon after."""
     for row in facts.rebalances:
-        if row["group"] != group or row["cause"] not in ("gone", "leave", "session timeout", "unknown"):
+        if row["group"] != group or row["cause"] not in ("departed", "leave", "session timeout", "unknown"):
             continue
         gone_ms = at_of(row)
         if gone_ms is not None and at_ms - 2000 <= gone_ms <= at_ms + NEAR_MS:

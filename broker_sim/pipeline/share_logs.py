@@ -62,7 +62,7 @@ class _Partition:
     state_epoch: int | None = None
     open: dict[int, _RecordHistory] = field(default_factory=dict)
     delivered: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """offset -> state and count, as they were told last, from the start offset on."""
+    """offset -> its last state and delivery count, from the start offset on."""
 
 
 def rows_of_shares(folders: Iterable[str], report: ReportSkipped = lambda skipped: None) -> Iterator[dict[str, Any]]:
@@ -118,7 +118,7 @@ def _take(
     yield from _rows(partition, accepted, ACKNOWLEDGED, at_ms)
     if value.start_offset > partition.start:
         partition.start = value.start_offset
-        passed = sorted((offset, story) for offset, story in partition.open.items() if offset < partition.start)
+        passed = sorted((offset, history) for offset, history in partition.open.items() if offset < partition.start)
         for offset, _ in passed:
             del partition.open[offset]
         yield from _rows(partition, passed, PASSED, at_ms)
@@ -133,32 +133,32 @@ def _changed(
     partition: _Partition, batch: StateBatch, at_ms: int, place: int,
     archived: list[tuple[int, _RecordHistory]], accepted: list[tuple[int, _RecordHistory]],
 ) -> None:  # fmt: skip
-    """Note what a batch says of its offsets that is new."""
+    """Note the changes of a batch."""
     state, deliveries = batch.delivery_state, batch.delivery_count
     for offset in range(batch.first_offset, min(batch.last_offset, batch.first_offset + WIDEST) + 1):
         if partition.delivered.get(offset) == (state, deliveries):
             continue
         partition.delivered[offset] = state, deliveries
-        story = partition.open.get(offset)
+        history = partition.open.get(offset)
         if state == _AVAILABLE and deliveries > 0:
-            if story is None:
-                story = partition.open[offset] = _RecordHistory(at_ms, place)
+            if history is None:
+                history = partition.open[offset] = _RecordHistory(at_ms, place)
             else:
-                story.returns += 1
-            story.deliveries, story.last_ms = max(story.deliveries, deliveries), at_ms
+                history.returns += 1
+            history.deliveries, history.last_ms = max(history.deliveries, deliveries), at_ms
         elif state in (_ARCHIVING, _ARCHIVED):
-            if story is None:
-                story = _RecordHistory(at_ms, place, 0)
-            story.deliveries = max(story.deliveries, deliveries)
+            if history is None:
+                history = _RecordHistory(at_ms, place, 0)
+            history.deliveries = max(history.deliveries, deliveries)
             if state == _ARCHIVING:
-                partition.open[offset] = story
+                partition.open[offset] = history
             else:
                 partition.open.pop(offset, None)
-                archived.append((offset, story))
-        elif state == _DONE and story is not None:
+                archived.append((offset, history))
+        elif state == _DONE and history is not None:
             del partition.open[offset]
-            story.deliveries = max(story.deliveries, deliveries)
-            accepted.append((offset, story))
+            history.deliveries = max(history.deliveries, deliveries)
+            accepted.append((offset, history))
 
 
 def _key_of(partition: _Partition) -> dict[str, Any]:
@@ -171,14 +171,14 @@ def _key_of(partition: _Partition) -> dict[str, Any]:
 
 
 def _rows(
-    partition: _Partition, stories: Iterable[tuple[int, _RecordHistory]], outcome: str | None, at_ms: int | None
+    partition: _Partition, histories: Iterable[tuple[int, _RecordHistory]], outcome: str | None, at_ms: int | None
 ) -> Iterator[dict[str, Any]]:
-    """Offsets that follow each other and have the same story are one row."""
+    """Consecutive offsets with the same history are one row."""
     first: tuple[int, int, _RecordHistory] | None = None
-    for offset, story in [*sorted(stories, key=lambda entry: entry[0]), (-1, None)]:
+    for offset, history in [*sorted(histories, key=lambda entry: entry[0]), (-1, None)]:
         if first is not None:
             begin, last, same = first
-            if story is not None and offset == last + 1 and _same_history(story, same):
+            if history is not None and offset == last + 1 and _same_history(history, same):
                 first = begin, offset, same
                 continue
             yield {
@@ -186,8 +186,8 @@ def _rows(
                 "deliveries": same.deliveries, "outcome": outcome, "first_ms": same.first_ms,
                 "last_ms": at_ms if at_ms is not None else same.last_ms, "log_offset": same.place,
             }  # fmt: skip
-        first = None if story is None else (offset, offset, story)
+        first = None if history is None else (offset, offset, history)
 
 
-def _same_history(story: _RecordHistory, other: _RecordHistory) -> bool:
-    return (story.returns, story.deliveries, story.first_ms) == (other.returns, other.deliveries, other.first_ms)
+def _same_history(history: _RecordHistory, other: _RecordHistory) -> bool:
+    return (history.returns, history.deliveries, history.first_ms) == (other.returns, other.deliveries, other.first_ms)

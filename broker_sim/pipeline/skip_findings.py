@@ -69,7 +69,7 @@ def from_the_end(facts: ReportFacts) -> Iterable[Finding]:
         worst, records = max(rows, key=lambda row: row["by"]), sum(row["by"] for row in rows)
         partitions = len({(row["topic"], row["partition"]) for row in rows})
         yield Finding(
-            "from the end",
+            "started at latest",
             "note",
             20,
             f"{group} began to read {count(partitions, 'partition')} at the log's end, as {worst['topic']}-{worst['partition']} at"

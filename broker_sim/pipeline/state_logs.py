@@ -2,9 +2,9 @@
 batch: pure reading, no Spark.
 
 Rules:
-1. What can't be read ends its file's story here, for these logs say how things went on from record to record; it is reported with file
-   and byte, and the next file is read.
-2. A header that says more bytes than its file has is the trace of a copy in the middle of a write: also reported.
+1. An unreadable record ends the reading of its file, since each record of these logs continues the state of the last one; it is
+   reported with file and byte, and the next file is read.
+2. A header with a length beyond the end of its file is reported, too: the file was copied during a write.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class AppendedStream:
             self.batches += 1
             try:
                 self._then(self._read(path))
-            except Exception as error:  # Spark would tell it as a Java exception of many lines
+            except Exception as error:  # Spark would log it as a Java exception of many lines
                 self._ours = error
                 raise
 
@@ -88,7 +88,7 @@ class AppendedStream:
         return self._read(f"{self.folder}/batch=*")
 
     def _read(self, path: str) -> DataFrame:
-        """Batches with their run: the name of the folder above tells it to others."""
+        """Batches with their run: other readers know it from the name of the folder above."""
         from pyspark.sql import functions as f
 
         table = self.table.only(name for name in self.table.names if name != "run_id")
@@ -126,7 +126,7 @@ class AppendedStream:
         context = self.spark.sparkContext
         with self._lock:
             self._stopping = True
-        context.setLogLevel("OFF")  # Spark tells a batch that gives up as an error, with a hundred lines
+        context.setLogLevel("OFF")  # Spark logs a batch that gives up as an error, with a hundred lines
         try:
             query.stop()
         finally:

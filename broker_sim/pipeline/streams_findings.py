@@ -42,7 +42,7 @@ def _unready(facts: ReportFacts) -> Iterable[Finding]:
         lasted = "" if until_ms is None else f" for {duration_text(until_ms - first['started_ms'])}"
         words = f"{group} had no task assigned{lasted} from {when(first['started_ms'])} on"
         yield Finding(
-            "unready",
+            "not ready",
             "bad" if until_ms is None else "warn",
             600 if until_ms is None else 300,
             f"{words}: topics of its topology were missing, or had the wrong number of partitions.",

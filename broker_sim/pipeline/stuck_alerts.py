@@ -9,7 +9,7 @@ Rules:
    most of them to plan it. Here each batch costs one small query, and the periods are counted on as their signs come.
 2. Signs are those of `__consumer_offsets` alone: appends, their commitment, and answers that say that there is no coordinator. What
    producers suffer, and responses to a group before the journal shows its partition, are left to the tables.
-3. Nothing of this is kept on a disk. A watch that starts again looks once at all that was appended, and tells what is stuck then.
+3. Nothing of this is kept on a disk. A restarted watch reads all events once, and reports what is stuck then.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["LEAST_MS", "StuckAlerts", "StuckPeriod"]
 
 LEAST_MS = 1000
-"""Shorter periods are not told: an append that is committed a little later is no incident."""
+"""Shorter periods are not reported: an append that is committed a little later is no incident."""
 
 _COLUMNS = (
     *("type", "journal", "seq", "ts_ms", "log", "error", "high_watermark", "last_offset", "groups"),
@@ -70,7 +70,7 @@ class StuckAlerts:
     ) -> None:
         self.report, self.ended = report, ended
         self.homes: dict[str, str] = {}
-        """Group -> its offsets partition, as far as the journal has told it."""
+        """Group -> its offsets partition, as far as the journal has it."""
         self.now_ms = 0
         self._logs: dict[str, _Log] = {}
         self._asked: dict[tuple[int, int], str] = {}
@@ -101,7 +101,7 @@ class StuckAlerts:
         self.older(0)
 
     def older(self, ms: float) -> None:
-        """``ms`` have gone by since the last batch, and the journal has nothing new: it may be stuck itself."""
+        """Note that the journal has no new events ``ms`` after the last batch: it may be stuck itself."""
         for period in self.open:
             if not period.reported and self.now_ms + ms - period.from_ms >= LEAST_MS:
                 period.reported = True

@@ -1,8 +1,8 @@
 """Transactions, from `__transaction_state-*` and from the data topics that lie beside: pure reading, no Spark.
 
-    rows_of_state(["data/__transaction_state-0", ...])     one row for each transaction that the coordinator's log still tells
+    rows_of_state(["data/__transaction_state-0", ...])     one row for each transaction that the coordinator's log still has
     rows_of_data([("orders", 0, "data/orders-0"), ...])     those that a data partition's own log shows, and which readers they blocked
-    rows_of_journal(lines)                                  those that a journal tells, as `broker_sim.explain` does
+    rows_of_journal(lines)                                  those of a journal, as `broker_sim.explain` has them
 
 Rules:
 1. A transaction begins where its transactional id becomes Ongoing and is over with the marker's record, CompleteCommit or
@@ -14,7 +14,7 @@ Rules:
    once was a fence.
 4. A record that is older than the abort before it came too late for its own transaction: it begins one of which no
    coordinator knows, and the next marker of its producer counts for it (KIP-890). `LATE_MS` is left for clocks that differ.
-5. What can't be read of the coordinator's log is reported (`state_logs`); in a data topic's it ends the story of that file, quietly.
+5. Unreadable records of the coordinator's log are reported (`state_logs`); in a data topic's log they end the reading of that file.
 
 Source: TransactionLog.scala, TransactionMetadata (3.4), TransactionState.java (4.x), ProducerStateManager.java.
 """
@@ -78,7 +78,7 @@ def rows_of_state(folders: Iterable[str], report: ReportSkipped = lambda skipped
         known: dict[str, _OpenTransaction] = {}
         over: dict[
             str, tuple[dict[str, Any], _OpenTransaction]
-        ] = {}  # until the next record of the id tells whether it was a fence
+        ] = {}  # until the next record of the id shows whether it was fenced
         last_ms = -1
         for record, _ in records_of(folder, report):
             try:
@@ -121,7 +121,7 @@ def rows_of_state(folders: Iterable[str], report: ReportSkipped = lambda skipped
 
 
 def _with_ending(row: dict[str, Any], transaction: _OpenTransaction, then: int | None, then_ms: int) -> dict[str, Any]:
-    """The row of one that is over, with who ended it; ``then``: the status of the id's next record."""
+    """The row of a completed one, with the reason of its end; ``then``: the status of the id's next record."""
     if row["end"] == "committed":
         return {**row, "result": "commit"}
     decided_ms = row["to_ms"] if transaction.decided_ms is None else transaction.decided_ms
@@ -229,7 +229,7 @@ def _data_row(
 
 
 def rows_of_journal(lines: Iterable[bytes]) -> list[dict[str, Any]]:
-    """Rows of `tables.transactions.SEEN` out of a journal's lines: the transactions that `broker_sim.explain` tells, in its words."""
+    """Rows of `tables.transactions.SEEN` out of a journal's lines: the transactions of `broker_sim.explain`, in its words."""
     result = transactions(_events(lines))
     rows = [_journal_row(transaction, result) for transaction in result.transactions]
     return [*rows, *(_hanging_row(blocked, result) for blocked in result.hanging)]
@@ -243,7 +243,7 @@ _ABOUT = (
     ),  # responses to Fetch have a field of that name
     *(b'"isolation_level":1', b'"isolation_level": 1'),
 )
-"""What stands in the lines that tell of transactions, and of who reads what is committed; of these alone JSON is made."""
+"""Texts in the lines about transactions and read_committed fetches; only these lines are parsed as JSON."""
 
 
 def _events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:

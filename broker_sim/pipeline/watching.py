@@ -33,6 +33,7 @@ from broker_sim.common.text import UsageError, clock, duration_text
 from broker_sim.explain.phrases import count
 from broker_sim.pipeline import files
 from broker_sim.pipeline import inputs as places
+from broker_sim.pipeline.finding import FORMER_KINDS
 from broker_sim.pipeline.lines import reading
 from broker_sim.pipeline.lines.reading import LineFile
 from broker_sim.pipeline.metrics import Metrics, MetricsSnapshot
@@ -75,15 +76,15 @@ SETTINGS = {
 """Small batches, over and over: to plan and to compile them costs more than to run them. That way it is half (measured)."""
 
 OF_LINES = ("broker log", "client log", "together")
-"""Evidence of stuck partitions that no journal tells."""
+"""Evidence of stuck partitions without a journal."""
 
-_ONCE = ("lag", "hot", "placed", "churn", "skipped")
-"""Kinds of findings that go on: they are told once, whenever they began."""
+_ONCE = ("lag", "hotspot", "misplaced groups", "churn", "unreadable input")
+"""Kinds of findings that last: they are reported once, whenever they began."""
 
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """What a user may say: see ``broker-sim pipeline watch --help``."""
+    """What a user may set: see ``broker-sim pipeline watch --help``."""
 
     out: str
     input: str | None = None
@@ -134,7 +135,7 @@ class PipelineWatch:
         ours = not is_running()
         with self.steps.step("starting Spark") as step:
             conf = {**SETTINGS, **self.options.conf}
-            # What fails is told by us in a line, where it is tried again or given up; Spark would tell each with a hundred.
+            # A failure is reported here in a line, when it is retried or ends the watch; Spark would log each with a hundred.
             spark = spark_session(self.options.master, "broker-sim pipeline watch", conf, log_level="OFF")
             step.done(f"{spark.version}, {spark.sparkContext.master}")
         with at_work(spark, stop=ours), _signals(self.stop):
@@ -142,7 +143,7 @@ class PipelineWatch:
             _WatchSession(self, spark, folder, inputs).all()
 
     def over(self, wait_s: float) -> bool:
-        """Whether it shall end; waits so long for that."""
+        """Whether it is stopped; waits up to ``wait_s`` for it."""
         return self._over.wait(wait_s)
 
     def report_new(self, findings: list[Finding], *, stuck: bool) -> None:
@@ -163,8 +164,9 @@ class PipelineWatch:
 
 def _key(finding: Mapping[str, Any]) -> str:
     """What makes it the same finding."""
-    began = None if finding["kind"] in _ONCE else finding["at_ms"]
-    return json.dumps([finding["kind"], finding["group"], finding["log_partition"], began])
+    kind = FORMER_KINDS.get(finding["kind"], finding["kind"])
+    began = None if kind in _ONCE else finding["at_ms"]
+    return json.dumps([kind, finding["group"], finding["log_partition"], began])
 
 
 def _signals(stop: Callable[[], object]) -> AbstractContextManager[None]:
@@ -172,7 +174,7 @@ def _signals(stop: Callable[[], object]) -> AbstractContextManager[None]:
 
     def ended(number: int, frame: object) -> None:
         stop()
-        signal.signal(number, signal.default_int_handler)  # who can't wait for the tables asks twice
+        signal.signal(number, signal.default_int_handler)  # a second signal interrupts the tables
 
     return handling(ended, signal.SIGINT, signal.SIGTERM)
 
@@ -254,7 +256,7 @@ class _WatchSession:
         self._looked = self._quiet = stopwatch()
         self._made: tuple[object, ...] | None = None
         self._stuck: set[str] = set()
-        """Offsets partitions that are stuck by what logs say."""
+        """Offsets partitions that are stuck according to logs."""
         self._missed = ""
         self._next_s = 0.0
         self._watch_s = stopwatch()
@@ -440,18 +442,18 @@ class _RepeatedRun(PipelineRun):
 
     def _read(self) -> None:
         events, log = self._appended["events"], self._appended["offset_log"]
-        gone = skipped(events)
+        unread = skipped(events)
         if self.inputs.log is not None:
             reader = self.spark.read.format("consumer_offsets_skipped").option("runId", self.inputs.run_id)
-            gone = gone.unionByName(SKIPPED.conform(reader.load(self.inputs.log)))
+            unread = unread.unionByName(SKIPPED.conform(reader.load(self.inputs.log)))
         states = self._states()
         if states:
-            gone = gone.unionByName(SKIPPED.frame(self.spark, states))
+            unread = unread.unionByName(SKIPPED.frame(self.spark, states))
         log = offset_log(log) if self.inputs.log is not None else journal_log(events)
         self.tables = {"events": events, "offset_log": log}
         if self.inputs.lines:
-            gone = gone.unionByName(self._lines(log))
-        self._keep(SKIPPED, gone, 1)
+            unread = unread.unionByName(self._lines(log))
+        self._keep(SKIPPED, unread, 1)
         self._let_go()
         self._span(events, log)
 

@@ -45,12 +45,12 @@ def played(scenario: Scenario, data: Path, consumer: Live | None = None, **more:
 
 
 def evidence_of(data: Path, group: str) -> Evidence:
-    """What the log in a directory tells of a group."""
+    """The evidence about a group in the log of a directory."""
     return read(str(data), Steps(sys.stderr, quiet=True), group=group)
 
 
 def stuck_findings(data: Path, group: str) -> list[Finding]:
-    """When the group's offsets partition was stuck: of the simulated log its journal tells that, as lines do of a real one. What waited
+    """When the group's offsets partition was stuck: from the journal of the simulated log, as from lines of a real one. What waited
     before the ISR shrank, and what was refused then, are two periods of a journal, and one of lines."""
     evidence = read(str(data), Steps(sys.stderr, quiet=True), group=group, journal=True)
     home, merged = evidence.partition_of(group), list[Finding]()

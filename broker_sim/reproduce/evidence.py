@@ -3,7 +3,7 @@
 Rules:
 1. The log "as it was at a moment" is its records, log ends and lines up to there: later records are ignored.
 2. Of a group's log the tables are those of a run in which the others had never been; that is how the simulated log is, too.
-3. What a real log's brokers and clients say in lines, the simulated one's journal tells: it is read where a finding needs it.
+3. Instead of the lines of brokers and clients, a simulated log has its journal: it is read if a finding needs it.
 """
 
 from __future__ import annotations

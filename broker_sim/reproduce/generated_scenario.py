@@ -210,7 +210,7 @@ def _expected(incident: SelectedIncident, timeline: GroupTimeline) -> Iterator[d
     kinds = {act.kind for act in timeline.acts}
     if "crash" in kinds and not any(member.instance for member in timeline.members):
         yield {"happened": {"event": "timer", "timer": "session", "group": incident.group}}
-    if incident.finding.kind in ("storm", "restless", "poison"):
+    if incident.finding.kind in ("storm", "frequent rebalances", "poison"):
         many = max(3, len(timeline.records) // 2)
         yield {"happened": {"group": incident.group, "generation": f">={many}"}}
     if not kinds or (last is None or not last.entries):

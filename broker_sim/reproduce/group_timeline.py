@@ -26,7 +26,7 @@ from broker_sim.reproduce.evidence import Evidence, Row
 __all__ = ["Act", "Commit", "GroupGeneration", "GroupTimeline", "ScenarioMember", "read_timeline"]
 
 LONG_MS = 5000
-"""A pause of a member's commits that is told, and as many times its rhythm as `UNUSUAL`."""
+"""A pause of a member's commits that is shown: so long, and `UNUSUAL` times its commit interval."""
 UNUSUAL = 6
 BEFORE_MS = 500
 """So long before the first record that shows it a coordinator has moved: its clients look for it."""
@@ -34,7 +34,7 @@ HEARTBEAT_MS = 3000
 """Members hear of a rebalance by their heartbeats: Kafka's default interval."""
 MINUTE_MS = 60_000
 LATE = 0.25
-"""An expiry is told so much of its retention late at most."""
+"""The largest delay of an expiry, as a share of its retention."""
 
 Log = tuple[str, int]
 
@@ -149,7 +149,7 @@ def read_timeline(evidence: Evidence, group: str, from_ms: int, to_ms: int) -> G
 
 
 def _moves(timeline: GroupTimeline, evidence: Evidence) -> Iterator[Act]:
-    """Elections of the group's offsets partition. Where no line tells the moment it was before the first record of its epoch."""
+    """Elections of the group's offsets partition. Without a line its time is that before the first record of its epoch."""
     home = evidence.partition_of(timeline.group)
     for row in evidence.rows("coordinator_moves"):
         if (
@@ -272,13 +272,13 @@ class _TimelineReader:
         if record.generation == self.generation:
             record = replace(record, closed_ms=record.at_ms)  # no window: its state is an older one's
         new = {entry.member_id: entry for entry in record.entries}
-        gone = [entry for name, entry in self.now.items() if name not in new]
+        departed = [entry for name, entry in self.now.items() if name not in new]
         came = [entry for name, entry in new.items() if name not in self.now]
         held = [self.names[name] for name in self.now if name in new]
         for entry in came:
             held.append(self._named(entry, () if self.alone else held).name)
         back = {self.names[entry.member_id]: entry for entry in came}
-        for entry in gone:
+        for entry in departed:
             self._went(entry, record, back.get(self.names[entry.member_id]))
         for entry in came:
             self._came(entry, record)
@@ -311,7 +311,7 @@ class _TimelineReader:
     def _went(self, entry: GenerationMember, record: GroupGeneration, back: GenerationMember | None) -> None:
         name, last = self.names[entry.member_id], self._last_sign(entry, record)
         if any(self.names[other] == name for other in self.now if other in self._ids(record)):
-            return  # its client had come anew, and was told then
+            return  # its client had rejoined, and was noted then
         member = next(candidate for candidate in self.timeline.members if candidate.name == name)
         if entry.instance is not None and back is not None and record.generation == self.generation:
             why = f"the same instance {entry.instance} with a new member id, in the same generation"
@@ -452,7 +452,7 @@ class _TimelineReader:
                 moments[commit.at_ms // 200, "commit", who].append((commit.log, commit.offset))
             stood[commit.log], last_ms[commit.log] = commit.offset, commit.at_ms
         for (slot, kind, who), offsets in moments.items():
-            at_ms = slot * 200 + (0 if who else 400)  # whoever left before it is gone by then
+            at_ms = slot * 200 + (0 if who else 400)  # members that left before have departed by then
             if kind == "commit":
                 why = (
                     "set while the group had no members" if who is None else "committed by a member of that generation"

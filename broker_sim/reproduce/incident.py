@@ -1,7 +1,7 @@
 """Which finding is to happen again, and over which time its group is looked at.
 
 Rules:
-1. A finding is one that the pipeline tells, or one of `_own`, for what it doesn't tell of a log alone.
+1. A finding is one of the pipeline, or one of `_own`, for what the pipeline does not find in a log alone.
 2. Without --group the weightiest finding is taken that can be played; with --at the one nearest to that moment.
 3. What no scenario can bring about is said in one line: UNPLAYABLE.
 4. An incident of an offsets partition (PARTITIONED) shows in all groups of the partition and in log lines: the finding for the
@@ -22,36 +22,48 @@ from broker_sim.reproduce.group_timeline import read_timeline
 __all__ = ["NotReproducible", "SelectedIncident", "choose", "recurs", "seen"]
 
 PLAYABLE = (
-    *("stuck", "storm", "restless", "slow", "lost", "poll", "gone", "churn", "regression", "reset", "stalled", "moved", "deleted"),
-    *("poison", "bounce", "lag"),
-)  # fmt: skip
+    *(
+        "stuck",
+        "storm",
+        "frequent rebalances",
+        "slow rebalance",
+        "session expired",
+        "poll timeout",
+        "departed",
+        "churn",
+    ),
+    *("regression", "reset", "stalled", "coordinator moved", "deleted offsets", "poison", "bounce", "lag"),
+)
 UNPLAYABLE = {
-    "silence": "an offsets partition without records does not show whether any client tried to write",
-    "skipped": "unreadable input shows nothing",
-    "hot": "the placement of groups on offsets partitions is no incident of one group",
-    "placed": "the placement of groups on offsets partitions is no incident of one group",
+    "no records": "an offsets partition without records does not show whether any client tried to write",
+    "unreadable input": "unreadable input shows nothing",
+    "hotspot": "the placement of groups on offsets partitions is no incident of one group",
+    "misplaced groups": "the placement of groups on offsets partitions is no incident of one group",
     "duplicates": "records delivered twice are a consequence: choose the finding that caused it",
     "transaction": "the members of a scenario have no transactions",
-    "unclean": "an unclean election loses records that the log no longer has",
-    "epoch": "the re-election of a leader does not change a group",
+    "unclean election": "an unclean election loses records that the log no longer has",
+    "leader epoch": "the re-election of a leader does not change a group",
     "nothing": "nothing unusual was found",
 }
-PARTITIONED = ("stuck", "moved")
+PARTITIONED = ("stuck", "coordinator moved")
 """What happens to a partition of `__consumer_offsets`, and so to each of its groups."""
 NEAR_MS = 15_000
-"""So far from where it was put such a finding may begin and end: clients try each 5 to 10 s."""
+"""Such a finding may begin and end so much later or earlier than the fault: clients retry each 5 to 10 s."""
 AFTER_S, BEFORE_S, MOST_S = 90, 30, 900
-"""A finding without an end is looked at for so long; the group's life before it; never more than that in all."""
+"""Seconds that are reproduced: after the beginning of a finding without an end, before a finding, and at most in all."""
+
+_EARLIER = ("deleted offsets", "departed", "session expired", "poll timeout", "regression", "reset")
+"""Their cause may have happened before the finding begins."""
 
 SAME = {
-    "storm": ("restless",),
-    "gone": ("lost", "churn"),
-    "lost": ("gone", "churn"),
-    "poll": ("gone", "lost"),
+    "storm": ("frequent rebalances",),
+    "departed": ("session expired", "churn"),
+    "session expired": ("departed", "churn"),
+    "poll timeout": ("departed", "session expired"),
     "reset": ("regression",),
     "poison": ("storm",),
 }
-"""What a kind may be called where less, or more, is known: a simulated log has no brokers' and clients' logs beside it."""
+"""Other kinds that the same incident may have in a simulated log, which has no logs of brokers and clients beside it."""
 
 
 class NotReproducible(UsageError):
@@ -69,7 +81,7 @@ class SelectedIncident:
 
 
 def seen(evidence: Evidence, group: str) -> list[Finding]:
-    """What the tables of a group's log tell: the pipeline's findings, and what it has none for."""
+    """The findings from the tables of a group's log: those of the pipeline, and `_own`."""
     findings = [finding for finding in evidence.findings if finding.group in (group, None)]
     return findings + [
         finding for finding in _own(evidence, group) if finding.kind not in {finding.kind for finding in findings}
@@ -86,13 +98,15 @@ def _own(evidence: Evidence, group: str) -> Iterator[Finding]:
 
     for act in timeline.acts:
         if act.kind == "crash" and act.removed:
-            yield own_finding("lost", 130, f"The session of {act.who} in {group} expired: {act.why}.", act.at_ms)
+            yield own_finding(
+                "session expired", 130, f"The session of {act.who} in {group} expired: {act.why}.", act.at_ms
+            )
         elif act.kind == "hang" and act.removed:
-            yield own_finding("poll", 130, f"{act.who} was removed from {group}: {act.why}.", act.at_ms)
+            yield own_finding("poll timeout", 130, f"{act.who} was removed from {group}: {act.why}.", act.at_ms)
         elif act.kind == "hang":
             yield own_finding("stalled", 120, f"{act.who} of {group} committed nothing: {act.why}.", act.at_ms)
         elif act.kind == "move":
-            yield own_finding("moved", 20, f"The coordinator of {group} moved: {act.why}.", act.at_ms)
+            yield own_finding("coordinator moved", 20, f"The coordinator of {group} moved: {act.why}.", act.at_ms)
     for row in evidence.of_group("member_churn", group):
         if row["replacements"]:
             times = count(row["replacements"], "static member")
@@ -156,7 +170,7 @@ def _partitions(whole: Evidence, finding: Finding) -> set[int]:
     """The offsets partitions of a finding: one finding has all moves of the same time."""
     if finding.log_partition is not None:
         return {finding.log_partition}
-    if finding.kind != "moved" or finding.at_ms is None:
+    if finding.kind != "coordinator moved" or finding.at_ms is None:
         return set()
     last_ms = finding.at_ms if finding.to_ms is None else finding.to_ms
     moves = [row for row in whole.rows("coordinator_moves") if row["at_ms"] is not None]
@@ -165,7 +179,7 @@ def _partitions(whole: Evidence, finding: Finding) -> set[int]:
 
 def _of_its_own(whole: Evidence, finding: Finding, group: str) -> Finding:
     """The finding with the time of the group's own move, if it has several moves."""
-    if finding.kind != "moved" or finding.at_ms is None:
+    if finding.kind != "coordinator moved" or finding.at_ms is None:
         return finding
     home = whole.partition_of(group)
     moves = [row["at_ms"] for row in whole.rows("coordinator_moves") if row["log_partition"] == home and row["at_ms"]]
@@ -208,19 +222,19 @@ def incident(mine: Evidence, group: str, of_all: Finding | None, at_ms: int | No
     first, last = mine.from_ms or 0, mine.to_ms or 0
     at = finding.at_ms if finding.at_ms is not None else last - AFTER_S * 1000
     over = getattr(finding, "to_ms", None) or at
-    if finding.kind in ("storm", "restless"):
+    if finding.kind in ("storm", "frequent rebalances"):
         over = max(
             [over, *(row["ended_ms"] or 0 for row in mine.of_group("rebalances", group) if (row["ended_ms"] or 0) > at)]
         )
     end = min(last, over + AFTER_S * 1000)
-    back_s = BEFORE_S + (120 if finding.kind in ("deleted", "gone", "lost", "poll", "regression", "reset") else 0)
+    back_s = BEFORE_S + (120 if finding.kind in _EARLIER else 0)
     begin = max(first, at - back_s * 1000, end - MOST_S * 1000)
     return SelectedIncident(finding, group, begin, max(end, begin + 1000))
 
 
 def _why_not(findings: list[Finding]) -> str:
     for finding in findings:
-        if finding.kind in UNPLAYABLE and finding.kind not in ("nothing", "placed", "hot"):
+        if finding.kind in UNPLAYABLE and finding.kind not in ("nothing", "misplaced groups", "hotspot"):
             when = f" ({clock(finding.at_ms)})" if finding.at_ms is not None else ""
             return f"no finding that can be reproduced; {finding.kind}{when}: {UNPLAYABLE[finding.kind]}"
     return "nothing unusual was found, so there is nothing to reproduce"

@@ -1,7 +1,7 @@
 """The real group beside the simulated one: the same tables of both, event by event, and how alike they are.
 
 Rules:
-1. An event is what a row of a table tells: a member that came, came anew (under another id) or is gone, an offset that fell,
+1. An event is a row of a table: a member that joined, rejoined (with another id) or departed, an offset that decreased,
    offsets that were deleted, the group's end, a member that stood still. Names of clients and partitions are compared, the ids that
    brokers draw are not.
 2. Events are paired in their order, by what they are (`Event.what`): a longest common subsequence. A pair may be some seconds apart.
@@ -91,17 +91,17 @@ def _generations(timeline: GroupTimeline) -> list[Event]:
             for moment in (before, record)
         )
         came = {name for member_id, name in new.items() if member_id not in old}
-        gone = {name for member_id, name in old.items() if member_id not in new} - (set(new.values()) - came)
+        departed = {name for member_id, name in old.items() if member_id not in new} - (set(new.values()) - came)
         at_ms = record.at_ms - timeline.from_ms
         if record.generation is None:
             result.append(Event(at_ms, ("ended",), "the group ended"))
             continue
         of = f"generation {record.generation}, {count(len(set(new.values())), 'member')}"
-        for name in sorted(came | gone):
+        for name in sorted(came | departed):
             back = name in set(old.values())
             what = "removed" if name not in came else "rejoined" if back else "joined"
             result.append(Event(at_ms, (what, name), f"{name} {what}: {of}"))
-        if before.generation != record.generation and not came and not gone:
+        if before.generation != record.generation and not came and not departed:
             result.append(Event(at_ms, ("again",), f"the same members: {of}"))
     return result
 
@@ -141,7 +141,7 @@ def _offsets(timeline: GroupTimeline) -> list[Event]:
             text = f"nothing was committed for {duration_text(act.for_ms)}: {act.why}"
             result.append(Event(act.at_ms - timeline.from_ms, ("jam",), text))
         elif act.kind in ("move", "epoch"):
-            # of the simulated log no line tells who was elected: both are a new epoch
+            # the simulated log has no lines about elections: both are a new epoch
             what = "the coordinator moved" if act.kind == "move" else "the coordinator's broker was re-elected"
             result.append(Event(act.at_ms - timeline.from_ms, ("epoch",), f"{what}: {act.why}"))
     return result

@@ -56,7 +56,7 @@ class Attached:
         ended()
 
     async def stop(self) -> None:
-        """End it and what it started, even where it is gone itself."""
+        """End it and the processes that it started, even if it has ended itself."""
         process = self._process
         if process is None:
             return

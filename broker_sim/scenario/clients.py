@@ -3,7 +3,7 @@ clients on simulated hosts.
 
 Rules:
 1. A crash is SIGKILL, a freeze SIGSTOP: the client gets no chance to say goodbye. A hang is an application that stops polling.
-2. What a client tells goes into the journal as ``client`` events, in the order in which it came.
+2. Reports of a client are written to the journal as ``client`` events, in the order in which they came.
 3. A client that ends without a command is reported with the last lines of its stderr.
 4. Nothing is left running: ``stop_all`` ends every client, thawed first.
 """
@@ -48,16 +48,16 @@ APPS = {
     "aiokafka": "aiokafka_app",
     "confluent": "confluent_app",
     "kafka-python": "kafka_python_app",
-    "crowd": "crowd",
-    "consumer": "epochs_app",
+    "classic": "classic_app",
+    "consumer": "consumer_app",
     "share": "share_app",
     "streams": "streams_app",
     "transactional": "transactional_app",
 }
-OWN = ("crowd", "consumer", "share", "streams", "transactional")
-"""Kinds that are no library's: what takes the place of all clients does not take theirs."""
+OWN = ("classic", "consumer", "share", "streams", "transactional")
+"""Kinds that are no library's: a program that replaces all clients does not replace these."""
 _NEEDS = {
-    "crowd": "kafka_wire",
+    "classic": "kafka_wire",
     "consumer": "kafka_wire",
     "share": "kafka_wire",
     "streams": "kafka_wire",
@@ -90,7 +90,7 @@ class ScenarioClient(ABC):
 
     @abstractmethod
     async def crash(self) -> None:
-        """It is gone, and all that it said is heard. Raises UsageError where it doesn't run; so do the next three."""
+        """It has ended, and all its output is read. Raises UsageError if it doesn't run; so do the next three."""
 
     @abstractmethod
     def freeze(self) -> None:
@@ -206,12 +206,12 @@ class ProcessClient(ScenarioClient):
             os.killpg(self.process.pid, number)
 
     async def ended(self) -> None:
-        """Wait until its process is gone and all that it said is heard."""
+        """Wait until its process has ended and all its output is read."""
         if self.process is None:
             return
         await self.process.wait()
         _, silent = await asyncio.wait(self._reading, timeout=_PATIENCE_S)
-        for task in silent:  # somebody that it has left behind holds its stdout
+        for task in silent:  # a process that it started still holds its stdout
             task.cancel()
         await asyncio.gather(*self._reading, return_exceptions=True)
 
@@ -285,12 +285,12 @@ def processes(plans: list[ClientPlan], bootstrap: str, report: OnReport, command
         need(chosen)
         return [sys.executable, "-m", f"broker_sim.scenario.apps.{APPS[chosen]}", settings_of(plan, bootstrap)]
 
-    return Clients(ProcessClient(plan, command(plan), report) for plan in plans if plan.kind != "outside")
+    return Clients(ProcessClient(plan, command(plan), report) for plan in plans if plan.kind != "external")
 
 
 def check_program(chosen: str) -> None:
     """Raises UsageError for a misspelled kind of client that is not the name of a program either."""
-    if chosen not in (*APPS, "outside") and nearest(chosen, APPS) and shutil.which(chosen) is None:
+    if chosen not in (*APPS, "external") and nearest(chosen, APPS) and shutil.which(chosen) is None:
         raise UsageError(f"{chosen!r} is neither a kind of client nor a program; {expected(chosen, APPS)}")
 
 
@@ -321,7 +321,7 @@ async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[str]:
     while True:
         try:
             line = await stream.readline()
-        except ValueError:  # longer than the limit: what was read of it is gone
+        except ValueError:  # longer than the limit: what was read of it is lost
             continue
         if not line:
             return

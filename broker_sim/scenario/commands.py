@@ -38,7 +38,7 @@ examples:
       use your own program, which speaks the line protocol of scenario clients, as one client
   broker-sim run incident.yaml --attach -- ./start-consumers.sh {bootstrap}
       run your own consumers through it; the bootstrap address is also in $BOOTSTRAP. If the program fails, the run fails at once
-  broker-sim run incident.yaml --as-version 4.1 --timeline story.html --journal ./journal
+  broker-sim run incident.yaml --as-version 4.1 --timeline timeline.html --journal ./journal
       with another release, a timeline of every group and all events
   broker-sim run incident.yaml --repeat 20
       twenty runs, and whether their histories differ
@@ -241,7 +241,7 @@ def _real(arguments: argparse.Namespace, options: ScenarioOptions) -> int:
 def _virtual(arguments: argparse.Namespace, options: ScenarioOptions) -> int:
     """Run a scenario in virtual time, as often as ``--repeat`` says; returns the exit code. If a repetition differs, the first
     different event is printed."""
-    if sys.argv[1:2] == ["run"]:  # else somebody has called us who is more than this command
+    if sys.argv[1:2] == ["run"]:  # else another program than this command called
         from broker_sim.simulation.virtual.hashseed import pin
 
         pin()
@@ -327,7 +327,7 @@ async def _until_terminated(playing: Coroutine[Any, Any, ScenarioOutcome]) -> Sc
 
 
 def _progress(line: str) -> None:
-    with contextlib.suppress(BrokenPipeError):  # its reader is gone; the run continues, and its result is on stdout
+    with contextlib.suppress(BrokenPipeError):  # its reader ended; the run continues, and its result is on stdout
         sys.stderr.write(f"{visible(line)}\n")  # at once: an interrupt does not come between a line and its end
         sys.stderr.flush()
 

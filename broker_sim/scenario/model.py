@@ -3,8 +3,8 @@
     cluster:  {brokers: 3, as_version: "3.9", clock: real, seed: 7, offsets_partitions: 50, initial_rebalance_delay: 3s, config: {...}}
     import:   {describe: groups.txt}
     topics:   [{name: orders, partitions: 6, records: 100, rate: 20/s}]
-    known:    {aiokafka: text}                                        why this verdict is broken with these kinds of clients
-    outside:  {topics: [...], groups: [...], client_ids: [...], transactional_ids: [...]}     names of somebody else's: see names.py
+    known:    {aiokafka: text}                                        why this scenario is broken with these kinds of clients
+    external: {topics: [...], groups: [...], client_ids: [...], transactional_ids: [...]}     names of other programs: see references.py
     clients:  [{name: app-1, group: billing, topics: [orders], kind: aiokafka, ...}]     or pattern: "orders-.*" in place of topics
     steps:    [{name: jam, when: SIGN, within: 30s, after: 5s, do: ACTION or [ACTION, ...]}]
     expect:   [{within: 30s, ...SIGN}, {happened: SIGN}, {never: SIGN, between: [jam, heal]}]
@@ -58,10 +58,20 @@ T = TypeVar("T")
 __all__ = ["Action", "ClientPlan", "Expectation", "Scenario", "ScenarioStep", "TopicPlan", "parse", "read"]
 
 SETTINGS_OF = MapOf(SettingValue())
-KINDS = ("aiokafka", "confluent", "kafka-python", "crowd", "consumer", "share", "streams", "transactional", "outside")
-FORMER_KINDS = {"epochs": "consumer"}
+KINDS = (
+    "aiokafka",
+    "confluent",
+    "kafka-python",
+    "classic",
+    "consumer",
+    "share",
+    "streams",
+    "transactional",
+    "external",
+)
+FORMER_KINDS = {"epochs": "consumer", "crowd": "classic", "outside": "external"}
 """Former kinds of clients -> the present ones."""
-SUBSCRIBE_BY_PATTERN = ("aiokafka", "confluent", "kafka-python", "consumer", "outside")
+SUBSCRIBE_BY_PATTERN = ("aiokafka", "confluent", "kafka-python", "consumer", "external")
 CLIENT_ACTIONS = ("start", "leave", "crash", "freeze", "thaw", "hang", "commit")
 SENDS = ("OffsetCommit", "OffsetDelete", "DeleteGroups")
 BROKER_ACTIONS = ("down", "up", "restart")
@@ -85,22 +95,22 @@ class TopicPlan:
 
 @dataclass(slots=True)
 class ClientPlan:
-    """A client. ``settings`` are the app's own: see apps/__init__.py. ``outside``: somebody else's,
-    whom the scenario only waits for."""
+    """A client. ``settings`` are the app's own: see apps/__init__.py. Kind ``external``: a client of another program, which the
+    scenario only waits for."""
 
     name: str
     kind: str
     settings: dict[str, Any]
     start: bool = True
     joins: bool = True
-    """Whether the verdict is broken where it never asked for anything."""
+    """Whether the verdict is broken if it sends no request."""
     where: str = ""
 
 
 @dataclass(slots=True)
 class Action:
     """Something to do. ``verb`` is "op" (``params`` for the operation ``name``), "client", "send", "advance" or "fault".
-    ``must_hit``: of a log's state and of a hold: whether somebody has to meet it."""
+    ``must_hit``: of a log's state and of a hold: whether a request must meet it."""
 
     verb: str
     name: str
@@ -148,8 +158,8 @@ class Scenario:
     clients: list[ClientPlan]
     steps: list[ScenarioStep]
     expect: list[Expectation]
-    outside: dict[str, list[str]] = field(default_factory=dict)
-    """Patterns of the names that somebody else makes: topics, groups, client_ids, transactional_ids."""
+    external: dict[str, list[str]] = field(default_factory=dict)
+    """Patterns of the names of other programs: topics, groups, client_ids, transactional_ids."""
     known: dict[str, str] = field(default_factory=dict)
     """Kind of client -> what it does that breaks the verdict, as is known."""
 
@@ -170,7 +180,8 @@ def parse(table: Table, path: Path | None = None) -> Scenario:
     """The scenario of a table. Raises WrongFile with all that is wrong with it."""
     from broker_sim.scenario.references import examine
 
-    table.only("name", "story", "known", "cluster", "import", "topics", "outside", "clients", "steps", "expect")
+    table.rename({"outside": "external"}, "the key")
+    table.only("name", "story", "known", "cluster", "import", "topics", "external", "clients", "steps", "expect")
     sections = ["cluster", "topics", "clients", "steps"]
     unread = sections if table.errors else []  # one of them may be misspelled
 
@@ -186,7 +197,7 @@ def parse(table: Table, path: Path | None = None) -> Scenario:
             if len(table.errors) > before:
                 unread.append(name)
 
-    nobody: list[ClientPlan] = []
+    no_clients: list[ClientPlan] = []
     scenario = Scenario(
         name=table.take("name", text, path.stem if path else "scenario"),
         story=table.take("story", text, "").strip(),
@@ -194,9 +205,9 @@ def parse(table: Table, path: Path | None = None) -> Scenario:
         known=_known(table.table("known")),
         cluster=section("cluster", lambda: _cluster(table.table("cluster")), {"brokers": MAX_BROKERS, "config": {}}),
         imported=section("topics", lambda: _imported(table.table("import"), path), {}),
-        outside=section("topics", lambda: _outside(table.table("outside")), {}),
+        external=section("topics", lambda: _external(table.table("external")), {}),
         topics=section("topics", lambda: table.each("topics", "a topic", _topic), []),
-        clients=section("clients", lambda: sum(table.each("clients", "a client", _clients), nobody), nobody),
+        clients=section("clients", lambda: sum(table.each("clients", "a client", _clients), no_clients), no_clients),
         steps=[],
         expect=[],
     )
@@ -283,13 +294,14 @@ def _imported(table: Table, path: Path | None) -> dict[str, str]:
 
 
 def _known(table: Table) -> dict[str, str]:
+    table.rename(FORMER_KINDS, "the kind of client")
     table.only(*KINDS)
     return {kind: table.take(kind, text, "") for kind in KINDS if kind in table}
 
 
-def _outside(table: Table) -> dict[str, list[str]]:
-    nobody: list[str] = []
-    names = {key: table.take(key, texts, nobody) for key in ("topics", "groups", "client_ids", "transactional_ids")}
+def _external(table: Table) -> dict[str, list[str]]:
+    empty: list[str] = []
+    names = {key: table.take(key, texts, empty) for key in ("topics", "groups", "client_ids", "transactional_ids")}
     table.done()
     return names
 
@@ -447,8 +459,8 @@ def _action(table: Table, declared: _Declared) -> Action:
             else op("topic.grow", {"topic": topic, "partitions": grow})
         )
     if "advance" in table:
-        nobody: list[str] = []
-        params = {"seconds": table.take("advance", duration), "expire": table.take("expire", texts, nobody)}
+        empty: list[str] = []
+        params = {"seconds": table.take("advance", duration), "expire": table.take("expire", texts, empty)}
         return _simple(table, Action("advance", "advance", params, place, words))
     if "mark" in table:
         marked = op("journal.mark", {"text": table.take("mark", text)})
@@ -468,10 +480,10 @@ def _client_action(table: Table, declared: _Declared, place: str, words: str) ->
     names = table.take("client", texts)
     action = table.take("action", Choice(CLIENT_ACTIONS, "action of a client"))
     seconds: float | None = table.take("for", duration, None)
-    ours = [plan.name for plan in declared.clients if plan.kind != "outside"]
+    ours = [plan.name for plan in declared.clients if plan.kind != "external"]
     params = {"clients": ours if names == ["all"] else names, "for_s": seconds}
     for name in names if names != ["all"] else ():
-        if any(plan.name == name and plan.kind == "outside" for plan in declared.clients):
+        if any(plan.name == name and plan.kind == "external" for plan in declared.clients):
             raise table.error(f"the client {name} belongs to another program; a scenario can't {action} it", "client")
         if name not in ours and declared.complete:
             raise table.error(str(unknown("client", name, [*ours, "all"])), "client")
@@ -498,10 +510,10 @@ def _send(table: Table, place: str, words: str) -> Action:
 
 def _send_deletion(table: Table, api: str, place: str, words: str) -> Action:
     """What an admin client asks for: that a group ends, or that it forgets the offsets of some partitions."""
-    nobody: list[str] = []
+    empty: list[str] = []
     params: dict[str, Any] = {"group": table.take("group", text)}
     if api == "OffsetDelete":
-        params["offsets"] = dict.fromkeys(table.take("partitions", texts, nobody), 0)
+        params["offsets"] = dict.fromkeys(table.take("partitions", texts, empty), 0)
         if not params["offsets"]:
             raise table.error("partitions is missing: the partitions whose offsets are deleted, as in [orders-0]")
     params["answer"] = table.take("answer", ErrorCode(none=True), Err.NONE).name

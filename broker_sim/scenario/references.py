@@ -1,14 +1,14 @@
-"""The names of a scenario file: whatever it speaks of, somebody makes.
+"""The names of a scenario file: each one that it uses is defined, or declared as external.
 
 A client that reads a topic without records, a state of the partition of a group without members, a ``never`` about an undefined
-client would run and prove nothing. So a name that is not defined in the file is an error, reported with its line and the nearest
-defined name. Names from elsewhere - of the program of ``--attach``, of a topic that a client lets the brokers create - are declared
-under ``outside``:
+client would run and hold vacuously. So a name that is not defined in the file is an error, reported with its line and the nearest
+defined name. Names of other programs (``--attach``) and of topics that a client lets the brokers create are declared under
+``external``:
 
-    outside: {topics: [refunds], groups: [audit-*], client_ids: [consumer-*]}
+    external: {topics: [refunds], groups: [audit-*], client_ids: [consumer-*]}
 
 Rules:
-1. What is made is collected from the whole file first; when it is made is no matter, but for steps, whose order is the file's.
+1. Definitions are collected from the whole file first; their order does not matter, except that of steps.
 2. If the definitions of a kind of name are invalid, references of that kind are not checked: one mistake is one error.
 3. A member id is drawn by the brokers and begins with the client's or the instance's id: a pattern of it fits a specimen.
 """
@@ -73,8 +73,8 @@ def examine(scenario: Scenario, unread: Iterable[str]) -> list[WrongFile]:
 
 
 def client_ids(plan: ClientPlan) -> list[str]:
-    """What a client calls itself: of a crowd each of its members."""
-    if plan.kind == "crowd":
+    """The client ids of a client; of the kind ``classic`` one for each of its members."""
+    if plan.kind == "classic":
         return [f"{plan.name}-{number}" for number in range(1, plan.settings.get("members", 1) + 1)]
     return [plan.name]
 
@@ -84,7 +84,7 @@ class _Names:
 
     def __init__(self, scenario: Scenario, unread: frozenset[str]) -> None:
         self.errors: list[WrongFile] = []
-        self._scenario, self._outside = scenario, scenario.outside
+        self._scenario, self._external = scenario, scenario.external
         self._brokers = scenario.cluster["brokers"]
         config = scenario.cluster["config"]
         self._offsets_partitions = int(config.get(_OFFSETS_PARTITIONS, "50"))
@@ -158,12 +158,12 @@ class _Names:
                 self._look("topic", topic, plan.where, f"the client {plan.name}")
             if "pattern" in plan.settings:
                 self._subscribed(plan, plan.settings["pattern"])
-            if not plan.start and plan.name not in started and "step" not in self._untold and plan.kind != "outside":
+            if not plan.start and plan.name not in started and "step" not in self._untold and plan.kind != "external":
                 self._wrong(plan.where, f"the client {plan.name} has start: false, and no step starts it")
 
     def _subscribed(self, plan: ClientPlan, pattern: str) -> None:
         """A pattern matches a topic, unless topics come from outside."""
-        if "topic" in self._untold or self._outside.get("topics"):
+        if "topic" in self._untold or self._external.get("topics"):
             return
         if not any(re.fullmatch(pattern, name) for name in self._topics):
             topics = ", ".join(self._topics) or "none"
@@ -274,14 +274,14 @@ class _Names:
         }[kind]
 
     def _elsewhere(self, kind: str, name: str, match: Callable[[str, str], bool] = fits) -> bool:
-        """Whether the file says that such a name comes from outside, or can't tell."""
+        """Whether the file declares such a name as external, or its definitions could not be read."""
         if kind in self._untold:
             return True
-        patterns = self._outside.get(f"{kind}s", ())
+        patterns = self._external.get(f"{kind}s", ())
         return any(fits(pattern, name) or match(name, pattern) for pattern in patterns)
 
     def _look(self, kind: str, name: str, where: str, what: str) -> None:
-        """Note an error unless the file defines that name, or declares it under ``outside``. ``what``: the key that refers to it."""
+        """Note an error unless the file defines that name, or declares it under ``external``. ``what``: the key that refers to it."""
         known = self._known(kind)
         if name not in known and not self._elsewhere(kind, name):
             self._unknown(kind, name, known, where, what)
@@ -365,11 +365,11 @@ class _Names:
 
 
 _ELSEWHERE = {
-    "group": " (declare a group of another program: outside: {groups: [...]})",
-    "topic": " (declare a topic of another program: outside: {topics: [...]})",
-    "client_id": " (declare client ids of other programs: outside: {client_ids: [...]})",
-    "transactional_id": " (declare transactional ids of other programs: outside: {transactional_ids: [...]})",
-    "member": " (declare client ids of other programs: outside: {client_ids: [...]})",
+    "group": " (declare a group of another program: external: {groups: [...]})",
+    "topic": " (declare a topic of another program: external: {topics: [...]})",
+    "client_id": " (declare client ids of other programs: external: {client_ids: [...]})",
+    "transactional_id": " (declare transactional ids of other programs: external: {transactional_ids: [...]})",
+    "member": " (declare client ids of other programs: external: {client_ids: [...]})",
 }
 
 

@@ -65,7 +65,7 @@ SCRATCH = "broker-sim-"
 Event = dict[str, Any]
 
 MakeClients = Callable[[list[ClientPlan], str, OnReport, Mapping[str, str]], Clients]
-"""As ``clients.processes``: (plans, bootstrap, tell, commands) -> the clients."""
+"""As ``clients.processes``: (plans, bootstrap, report, commands) -> the clients."""
 
 
 @dataclass(slots=True)
@@ -291,7 +291,7 @@ class _Stage:
                 raise _StepTimeout(f"{action.where}: {error}") from None
 
     def _with_ahead(self, action: Action) -> dict[str, Any]:
-        """Its parameters: a group that the file names may come later; that somebody makes it was looked at."""
+        """Its parameters: a group of the file may be created later; that it is defined was checked before."""
         return {**action.params, "ahead": True} if "ahead" in find(action.name).parameters else action.params
 
     async def pass_time(self, seconds: float) -> None:

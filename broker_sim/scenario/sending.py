@@ -74,8 +74,8 @@ async def delete_as(cluster: Cluster, api: str, group: str, offsets: dict[str, i
         topic, index = _partition(log)
         topics.setdefault(topic, []).append(OffsetDeleteRequestPartition(index))
     request = OffsetDeleteRequest(group, [OffsetDeleteRequestTopic(name, parts) for name, parts in topics.items()])
-    gone: OffsetDeleteResponse = await _ask(cluster, group, ApiKey.OFFSET_DELETE, 0, request, OffsetDeleteResponse)
-    return Err(gone.error_code or gone.topics[0].partitions[0].error_code)
+    deleted: OffsetDeleteResponse = await _ask(cluster, group, ApiKey.OFFSET_DELETE, 0, request, OffsetDeleteResponse)
+    return Err(deleted.error_code or deleted.topics[0].partitions[0].error_code)
 
 
 def _partition(log: str) -> tuple[str, int]:

@@ -197,7 +197,7 @@ def text_of(result: Sweep) -> str:
 def show(
     paths: Sequence[Path], seeds: range, *, jobs: int, quiet: bool = False, as_json: bool = False, **given: Any
 ) -> int:
-    """Sweep each file, tell what came of it, and return the worst code. ``given``: as `sweep`. Raises UsageError, ClusterError."""
+    """Sweep each file, print its result, and return the worst code. ``given``: as `sweep`. Raises UsageError, ClusterError."""
     worst = HELD
     for path in paths:
         line = _SweepProgress(quiet=quiet)

@@ -113,7 +113,7 @@ def absent(scenario: Scenario, events: Iterable[Event], commands: Mapping[str, s
     seen = _ClientActivity(scenario, events)
     missing: dict[tuple[str, str], list[ClientPlan]] = {}
     for plan in scenario.clients:
-        program = kind_or_command(plan, commands) not in APPS and plan.kind != "outside"
+        program = kind_or_command(plan, commands) not in APPS and plan.kind != "external"
         if plan.joins and not seen.tried(plan, program=program):
             missing.setdefault((_what(plan), plan.where), []).append(plan)
     problems: list[Wrong] = []
@@ -121,7 +121,7 @@ def absent(scenario: Scenario, events: Iterable[Event], commands: Mapping[str, s
         names = [plan.name for plan in plans]
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         who = f"the client{'s' if len(names) > 1 else ''} {', '.join(names[:_SHOWN])}{more}"
-        hint = "; it is a client of another program: start that with --attach" if plans[0].kind == "outside" else ""
+        hint = "; it is a client of another program: start that with --attach" if plans[0].kind == "external" else ""
         problems.append(
             (
                 f"{who} never {what}, so the expectations prove nothing about {'them' if len(names) > 1 else 'it'}{hint}",
@@ -149,7 +149,7 @@ class _ClientActivity:
         self._joined: set[tuple[str | None, str]] = set()
         self._said: set[str] = set()
         self.foreign: set[str | None] = set()
-        own = {name for plan in scenario.clients if plan.kind != "outside" for name in client_ids(plan)} | {CLIENT_ID}
+        own = {name for plan in scenario.clients if plan.kind != "external" for name in client_ids(plan)} | {CLIENT_ID}
         for event in events:
             if event["event"] == "request":
                 client_id, api = event["client_id"], event["api"]
@@ -166,7 +166,7 @@ class _ClientActivity:
         group, ids = plan.settings.get("group"), set(client_ids(plan))
         if program and plan.name in self._said:
             return True
-        others = self.foreign if program or plan.kind == "outside" else set()
+        others = self.foreign if program or plan.kind == "external" else set()
         if group is None or plan.settings.get("assign"):
             return any(api != "ApiVersions" and (name in ids or name in others) for name, api in self._asked)
         return any(of == group and (name in ids or name in others) for name, of in self._joined)

@@ -59,8 +59,8 @@ __all__ = ["APPS", "check", "play"]
 APPS = {
     "aiokafka": "aiokafka_app",
     "kafka-python": "kafka_python_app",
-    "crowd": "crowd",
-    "consumer": "epochs_app",
+    "classic": "classic_app",
+    "consumer": "consumer_app",
     "share": "share_app",
     "streams": "streams_app",
     "transactional": "transactional_app",
@@ -68,7 +68,7 @@ APPS = {
 """Kind -> the module of ``apps`` with its ``live(settings, line)``."""
 
 _PATIENCE = "10m"
-"""Real time without a step: the code is ours, but who reads what we tell may take his time."""
+"""Real time without a step: the reader of the progress may be slow."""
 
 _ENDS = (signal.SIGINT, signal.SIGTERM)
 
@@ -139,7 +139,7 @@ def check(scenario: Scenario, options: ScenarioOptions) -> None:
         kind = kind_or_command(plan, options.clients)
         if kind not in APPS:
             check_program(kind)
-            what = "one of another program" if kind == "outside" else f"{kind}, a separate process"
+            what = "one of another program" if kind == "external" else f"{kind}, a separate process"
             raise UsageError(
                 f"the client {plan.name} is {what}, which can't run in virtual time; expected one of {', '.join(APPS)}"
             )

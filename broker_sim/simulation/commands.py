@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker_sim.common.commandline import BROKEN, DONE, USAGE, Commands, add_command, seeds, terminable, whole
+from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, duration_ms, duration_text, unknown
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ workloads:
   idempotent   an idempotent producer
   mixed        aiokafka members, and in their group a client that breaks all rules; hostile: members on the wire protocol with it
   cooperative  members that rebalance cooperatively
+  consumer-groups, share-groups, streams-groups
+               members of such groups on the wire protocol
 
 exit codes: 0 no failure, 1 failures, 2 invalid argument or file
 """
@@ -57,7 +60,7 @@ _BAR = 30
 """Characters of the progress bar."""
 
 _LONG_S = 100 * 3600
-"""More than that is not worth telling."""
+"""A longer duration is not printed."""
 
 _WIDE = 110
 _KEPT = "\N{NO-BREAK SPACE}"
@@ -232,7 +235,7 @@ def _look(arguments: argparse.Namespace) -> int:
 
 
 def _check_clients(names: Iterable[str]) -> None:
-    """Raise UsageError where aiokafka is missing and somebody in these workloads needs it."""
+    """Raise UsageError if aiokafka is missing and a client of these workloads needs it."""
     from broker_sim.simulation.workloads.catalogue import WORKLOADS
 
     asked = [WORKLOADS[name] for name in names if name in WORKLOADS]
@@ -244,9 +247,10 @@ def _check_clients(names: Iterable[str]) -> None:
 def _sweep(arguments: argparse.Namespace) -> int:
     from broker_sim.config.settings import parse_release
     from broker_sim.simulation.sweeps.sweep import SweepOptions, sweep
-    from broker_sim.simulation.sweeps.trial import WORKLOADS
+    from broker_sim.simulation.workloads.catalogue import FORMER_WORKLOADS, WORKLOADS
 
-    names = tuple(dict.fromkeys([*arguments.workloads, *arguments.scenario])) or tuple(WORKLOADS)
+    given = [current(name, FORMER_WORKLOADS, "the workload") for name in [*arguments.workloads, *arguments.scenario]]
+    names = tuple(dict.fromkeys(given)) or tuple(WORKLOADS)
     if arguments.as_version is not None:
         parse_release(arguments.as_version)
     for name in names:

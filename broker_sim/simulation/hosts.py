@@ -209,7 +209,7 @@ class BrokerHost(Host):
         raise UsageError(f"host {self.name} is a broker's; run programs on another one")
 
     def crash(self, *, reset: bool = False, noticed_after: object = "9s") -> None:
-        """The broker is gone at once. ``noticed_after``: so long the controller does not know (broker.session.timeout.ms)."""
+        """The broker stops at once. ``noticed_after``: after which time the controller notices it (broker.session.timeout.ms)."""
         if self._down or self.cluster.dead:
             return
         self.sim.note(f"crash {self.name} {'reset' if reset else 'silent'}")

@@ -18,7 +18,7 @@ __all__ = ["FaultTargets", "HostEnvironment", "RunControl", "Target", "TargetBro
 
 
 class RunControl(Protocol):
-    """For who judges a run, or tells when something was: its seed and its time, and that it is over."""
+    """For checks of a run and timestamps: its seed and its time, and whether it has ended."""
 
     seed: object
 

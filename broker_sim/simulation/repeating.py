@@ -1,8 +1,8 @@
 """One run twice, compared event by event.
 
-    check_repeatable(lambda sim: story(sim), seed=7)        # raises NotRepeatable at the first event that is another one
+    check_repeatable(lambda sim: program(sim), seed=7)        # raises NotRepeatable at the first event that is another one
 
-``recording`` tells what makes runs differ.
+``recording`` finds what makes runs differ.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class ClusterVerifier:
         elif kind == "response" and event["api"] == "Produce" and event["body"] is not None:
             self._note_produced(event["body"])
         elif kind == "cluster" and event["action"] == "power lost":
-            self._ends.clear()  # what was not synced may be gone; the cluster itself looks at the rest
+            self._ends.clear()  # what was not synced may be lost; the cluster itself checks the rest
 
     def _note_timeouts(self, group: str, members: Iterable[Mapping[str, Any]]) -> None:
         session, rebalance = self._timeouts.get(group, (0, 0))
@@ -110,7 +110,7 @@ class ClusterVerifier:
                     self._ends[place] = max(self._ends.get(place, 0), response["base_offset"] + 1)
 
     def breach(self, error: InvariantBroken) -> None:
-        """An invariant is broken: the run ends, with the story of the group."""
+        """An invariant is broken: the run ends, with the history of the group."""
         groups = [group for group in self._timeouts if group in str(error)]
         for group in groups[:1]:
             error.add_note(recent(self.kafka.journal.events, group))

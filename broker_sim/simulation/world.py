@@ -18,7 +18,7 @@
 Rules:
 1. The brokers are the production code. Only the clock, the network and the source of chance are others.
 2. The same seed, program, Python and libraries give the same run, to the byte. Sets of strings depend on PYTHONHASHSEED as well:
-   ``sim.pinned`` tells whether it is pinned (``hashseed``), and all else that could be; ``sim.not_pinned`` what is not.
+   ``sim.pinned`` has whether it is pinned (``hashseed``), and all else that could be; ``sim.not_pinned`` what is not.
 3. Between two runs the test's code runs inside the loop, without passing of time: it may call code that needs a running loop, and
    wait only with ``sim.run``.
 4. A program that raises ends the run with what it raised. So does simulated code that reaches for the real world (`SimForbidden`) or

@@ -1,6 +1,6 @@
 """The seam between the brokers and the disk: every system call for a data directory goes through `Files`.
 
-A test, or the simulated disk, hands a subclass; the rest of the code cannot tell.
+A test, or the simulated disk, passes a subclass; the rest of the code does not distinguish them.
 Errors are the OSError of the call; `append` leaves the file as long as it was before.
 """
 

@@ -328,7 +328,7 @@ def pytest_runtest_makereport(
         pictures = None if directory is None else Path(directory)
         try:
             texts = [
-                _on(cluster, lambda kafka: _story(kafka, item.nodeid, pictures))
+                _on(cluster, lambda kafka: _histories(kafka, item.nodeid, pictures))
                 for cluster in item.stash.get(_CLUSTERS, ())
             ]
             outcome = item.stash.get(_OUTCOME, None)
@@ -355,13 +355,13 @@ def _on(cluster: Cluster | ClusterThread, function: Callable[[Cluster], Any]) ->
         return None
 
 
-def _story(kafka: Cluster, test: str, pictures: Path | None) -> str:
-    """What happened to each group lately, the requests that wait, and where the pictures are."""
-    from broker_sim.control.on_journal import story
+def _histories(kafka: Cluster, test: str, pictures: Path | None) -> str:
+    """The recent history of each group, the unanswered requests, and the files of the timelines."""
+    from broker_sim.control.on_journal import recent_histories
     from broker_sim.journal import groups_in
 
     journal = kafka.journal
-    lines = [story(journal)]
+    lines = [recent_histories(journal)]
     if pictures is not None:
         lines += timelines(journal.events, groups_in(journal.events), pictures, test)
     return "\n".join(lines).strip("\n")
@@ -383,7 +383,7 @@ def timelines(events: Iterable[dict[str, Any]], groups: list[str], directory: Pa
 # --- scenarios -------------------------------------------------------------------------------------------------------
 
 _TOP_KEYS = re.compile(r"^(cluster|clients|steps|expect):", re.MULTILINE)
-"""What tells a scenario file that somebody names on the command line from other tools' files."""
+"""What distinguishes a scenario file on the command line from files of other tools."""
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFile | None:

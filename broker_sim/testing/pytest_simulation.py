@@ -230,7 +230,7 @@ class SimPlugin:
         """The section of a failed test."""
         from broker_sim.journal import groups_in
 
-        lines = story(item, finding)
+        lines = failure_lines(item, finding)
         directory = item.config.getoption("--kafka-timeline")
         if directory is not None:
             events = finding.run.events
@@ -286,11 +286,11 @@ def _forget_output(config: pytest.Config) -> None:
             logs.caplog_handler.clear()
 
 
-# --- what a failure tells --------------------------------------------------------------------------------------------------
+# --- the report of a failure --------------------------------------------------------------------------------------------------
 
 
-def story(item: pytest.Item, finding: FoundFailure) -> list[str]:
-    """What failed, how it is seen again, what it takes, what became of the groups."""
+def failure_lines(item: pytest.Item, finding: FoundFailure) -> list[str]:
+    """The failure, how to repeat it, the faults that it needs, and the history of the groups."""
     run = finding.run
     before = {0: "the first one"}.get(finding.clean, f"{finding.clean} before it passed")
     lines = [f"seed {finding.seed!r} failed ({before}): {finding.failure}", f"again: {again_line(item, finding.seed)}"]

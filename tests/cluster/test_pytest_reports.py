@@ -190,9 +190,6 @@ async def test_waits(kafka):
 def test_waits_on_a_thread(kafka_server):
     kafka_server.group("billing").stable(members=2, timeout="10ms")
 
-def own(error):
-    raise error
-
 async def test_misnames_a_state(kafka):
     own_line = kafka.group("billing").wait(state="Stabel")
     await own_line

@@ -97,7 +97,7 @@ def test_the_second_error_of_an_answer_explains_a_rejoin() -> None:
     )
 
 
-def test_a_refused_offset_that_is_published_is_stored_all_the_same() -> None:
+def test_a_refused_offset_that_is_replayed_is_stored_nevertheless() -> None:
     script = Script().formed([A]).at(4)
     number = commit(script, A, {"ord.a-0": UNKNOWN_TOPIC, "ord.b-0": 0})
     script.event("offsets", log=LOG, group="billing", request=number, offsets={"ord.a-0": 5})
@@ -147,7 +147,7 @@ def retrying() -> Script:
     return script
 
 
-def test_a_member_that_retries_commits_of_a_deleted_topic_is_not_said_not_to_poll() -> None:
+def test_a_member_that_retries_commits_of_a_deleted_topic_does_poll() -> None:
     assert (
         "was removed; meanwhile 4 heartbeats and 4 refused commits (UNKNOWN_TOPIC_OR_PARTITION for ord.a-0 4 times; "
         "ord.a was "
@@ -159,7 +159,7 @@ def test_a_member_that_retries_commits_of_a_deleted_topic_is_not_said_not_to_pol
     ) in said(retrying(), 2)
 
 
-def test_a_member_of_which_nothing_arrived_is_said_so() -> None:
+def test_a_member_without_requests_is_named() -> None:
     script = Script().formed([A, B]).at(10)
     first = script.joins(C, state="PreparingRebalance")
     script.at(11).call("Heartbeat", A, "REBALANCE_IN_PROGRESS")
@@ -237,7 +237,7 @@ def second_error() -> Script:
     return script
 
 
-def test_the_second_error_of_an_answer_says_that_a_producer_is_fenced() -> None:
+def test_the_second_error_of_a_response_shows_a_fenced_producer() -> None:
     events: list[dict[str, Any]] = []
 
     def write(event: str, **fields: Any) -> None:

@@ -85,7 +85,7 @@ def told(kafka: Cluster) -> list[str]:
     return [re.sub(r"^[\d:.]+ ", "", " ".join(one.split())) for one in words]
 
 
-async def test_a_lookup_that_was_refused_and_what_was_read_over(kafka: Cluster, joined: Joined) -> None:
+async def test_a_refused_offset_fetch_and_skipped_records(kafka: Cluster, joined: Joined) -> None:
     a = await joined("A")
     assert await commit(a, 10, 2, a.epoch) == Err.NONE
     b = await joined("B")
@@ -125,7 +125,7 @@ async def test_commits_that_were_refused_stand_in_the_header_and_at_their_time(k
     assert "OffsetCommit of app-A: STALE_MEMBER_EPOCH at once" in recent(kafka.journal.events, "g")
 
 
-async def test_a_member_that_is_fenced_and_one_that_was_out_come_again(kafka: Cluster, joined: Joined) -> None:
+async def test_a_fenced_member_and_a_removed_one_rejoin(kafka: Cluster, joined: Joined) -> None:
     a, b = await joined("A"), await joined("B")
     await settle(a, b)
     await kafka.time.advance("46s", expire=["app-B"])
@@ -144,7 +144,7 @@ async def test_a_member_that_is_fenced_and_one_that_was_out_come_again(kafka: Cl
     ]
 
 
-async def test_who_was_removed_has_not_left(kafka: Cluster, joined: Joined) -> None:
+async def test_a_removed_member_has_not_left(kafka: Cluster, joined: Joined) -> None:
     a, b = [await joined(name) for name in "AB"]
     static = Consumer(await Wire.connect(kafka.bootstrap, client_id="app"), "C")
     await static.beat(instance_id="app-1", **SUBSCRIBES)
@@ -163,7 +163,7 @@ async def test_who_was_removed_has_not_left(kafka: Cluster, joined: Joined) -> N
     ]
 
 
-async def test_what_moved_an_epoch_without_a_member_more_or_less(kafka: Cluster, joined: Joined) -> None:
+async def test_causes_of_an_epoch_with_the_same_members(kafka: Cluster, joined: Joined) -> None:
     a = await joined("A")
     await settle(a)
     kafka.topic("orders").grow_to(6)
@@ -202,7 +202,7 @@ async def settle_static(member: Consumer) -> None:
         await member.beat(instance_id="app-1")
 
 
-async def test_states_of_its_log_and_brokers_are_told_of_such_a_group_too(kafka: Cluster, joined: Joined) -> None:
+async def test_states_of_its_log_and_brokers_are_also_shown_for_such_a_group(kafka: Cluster, joined: Joined) -> None:
     a = await joined("A")
     with kafka.offsets_log("g").readonly():
         assert await commit(a, 6, 0, a.epoch) != Err.NONE
@@ -210,7 +210,7 @@ async def test_states_of_its_log_and_brokers_are_told_of_such_a_group_too(kafka:
     assert f"{log} readonly: off after 0 ms" in told(kafka)
 
 
-async def test_a_classic_group_that_goes_over_and_back_is_neither_dead_nor_given_away() -> None:
+async def test_a_converted_classic_group_is_neither_dead_nor_unloaded() -> None:
     config: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
     async with Cluster(topics={"orders": 4}, clock="manual", config=config) as kafka:
         kafka.observe()
@@ -235,7 +235,7 @@ async def test_a_classic_group_that_goes_over_and_back_is_neither_dead_nor_given
             await wire.close()
 
 
-async def test_a_group_that_is_deleted_is_told_as_deleted(kafka: Cluster, joined: Joined) -> None:
+async def test_a_deleted_group_is_described_as_deleted(kafka: Cluster, joined: Joined) -> None:
     a = await joined("A")
     a.epoch, a.owned = -1, []
     await a.beat()

@@ -91,13 +91,13 @@ def test_explanations_and_tables_have_one_cause(case: str) -> None:
     table = rows(rebalances(DuckSession().of_arrow(arrow(script.events))), "started_ms")
     row = table[number]
     assert (row["held_by"], row["held_who"], row["held_ms"]) == (what, who, ms)
-    told = [one for one in findings(facts(rebalances=table)) if one.kind == "slow"]
+    told = [one for one in findings(facts(rebalances=table)) if one.kind == "slow rebalance"]
     if row["end"] == "failed" or row["ended_ms"] is None:
         return
     assert told[0].advice == advice(what, what == "session" and bool(held.closed))
 
 
-def test_a_killed_process_is_told_by_its_session_and_not_by_polls() -> None:
+def test_a_killed_process_is_described_by_its_session_and_not_by_polls() -> None:
     script = killed()
     words = said(script, 2)
     assert (
@@ -105,7 +105,7 @@ def test_a_killed_process_is_told_by_its_session_and_not_by_polls() -> None:
         in words
     )
     table = rows(rebalances(DuckSession().of_arrow(arrow(script.events))), "started_ms")
-    (found,) = (one for one in findings(facts(rebalances=table)) if one.kind == "slow")
+    (found,) = (one for one in findings(facts(rebalances=table)) if one.kind == "slow rebalance")
     assert (
         "40 s of it until the session of app-2 expired, whose connection had been closed without a LeaveGroup"
         in found.text
@@ -114,10 +114,10 @@ def test_a_killed_process_is_told_by_its_session_and_not_by_polls() -> None:
         assert word not in found.advice
 
 
-def test_a_session_that_ran_out_over_an_open_connection_is_not_said_to_be_a_process_that_ended() -> None:
+def test_a_session_that_expired_over_an_open_connection_is_no_ended_process() -> None:
     script = killed()
     script.events = [event for event in script.events if event["event"] != "connection"]
     assert "expired, whose" not in said(script, 2)
     table = rows(rebalances(DuckSession().of_arrow(arrow(script.events))), "started_ms")
-    (found,) = (one for one in findings(facts(rebalances=table)) if one.kind == "slow")
+    (found,) = (one for one in findings(facts(rebalances=table)) if one.kind == "slow rebalance")
     assert "if the process was alive" in found.advice.lower()

@@ -89,7 +89,7 @@ async def test_a_seek_over_records_and_to_the_end(kafka: Cluster, app: Member) -
     ]
 
 
-async def test_reading_and_committing_says_nothing(kafka: Cluster, app: Member) -> None:
+async def test_reading_and_committing_is_no_incident(kafka: Cluster, app: Member) -> None:
     await fetch(app.wire, 0)
     await app.commit(10)
     await fetch(app.wire, 10)  # nothing to read
@@ -102,7 +102,7 @@ async def test_reading_and_committing_says_nothing(kafka: Cluster, app: Member) 
     assert told(kafka) == []
 
 
-async def test_offsets_that_went_back_and_that_no_member_has_set(kafka: Cluster, app: Member) -> None:
+async def test_offsets_that_decreased_and_that_no_member_committed(kafka: Cluster, app: Member) -> None:
     await app.commit(7)
     await app.commit(2)
     await app.commit(5, partition=1)
@@ -219,7 +219,7 @@ async def test_a_commit_of_a_partition_that_is_assigned_to_another_member(kafka:
     await two.close()
 
 
-async def test_what_a_log_has_lost_is_not_given_again(kafka: Cluster, app: Member) -> None:
+async def test_lost_records_are_not_delivered_again(kafka: Cluster, app: Member) -> None:
     await app.commit(10)
     await app.commit(8, partition=1)
     kafka.log("orders", 0).lose_tail(to=6)
@@ -258,7 +258,7 @@ class Latest:
         return found
 
 
-async def test_partitions_that_were_added_are_a_loss_and_a_first_start_is_none(kafka: Cluster, app: Member) -> None:
+async def test_added_partitions_skip_records_and_a_first_start_does_not(kafka: Cluster, app: Member) -> None:
     """Records came to the new partitions before the group's consumers knew of them: sarama's issue of lost messages."""
     latest = Latest(app.wire)
     await latest.looks()
@@ -299,7 +299,7 @@ async def test_where_another_member_had_read_without_a_commit(kafka: Cluster, ap
     await other.close()
 
 
-async def test_the_end_of_a_log_that_is_asked_for_lags_sake_begins_nothing(kafka: Cluster, app: Member) -> None:
+async def test_a_log_end_requested_for_the_lag_begins_nothing(kafka: Cluster, app: Member) -> None:
     latest = Latest(app.wire)
     await fetch(app.wire, 0)
     await app.commit(10)

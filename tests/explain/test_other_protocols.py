@@ -108,7 +108,7 @@ async def test_a_worker_is_shown_with_its_url_offset_connectors_and_tasks(kafka:
         await worker.wire.close()
 
 
-async def test_a_killed_worker_is_told_without_topics(kafka: Cluster) -> None:
+async def test_a_killed_worker_is_described_without_topics(kafka: Cluster) -> None:
     one, two = await two_workers(kafka)
     two.wire.abort()
     joining = one.join(state("w-1", 6))  # a leader that joins again waits for the other's session
@@ -129,7 +129,7 @@ async def test_a_killed_worker_is_told_without_topics(kafka: Cluster) -> None:
     await one.wire.close()
 
 
-async def test_another_protocol_has_metadata_that_nobody_reads(kafka: Cluster) -> None:
+async def test_metadata_of_another_protocol_is_not_decoded(kafka: Cluster) -> None:
     one = await Worker.connect(kafka, "registry-1", "sr", "v0")
     two = await Worker.connect(kafka, "registry-2", "sr", "v0")
     await one.enter(b'{"host":"registry-1"}')
@@ -152,7 +152,7 @@ async def test_another_protocol_has_metadata_that_nobody_reads(kafka: Cluster) -
         await worker.wire.close()
 
 
-def test_metadata_that_is_none() -> None:
+def test_invalid_metadata() -> None:
     assert (worker_state(b""), worker_state(b"\0\7xx"), worker_state(b"\0\1\0"), work_of(b"\0")) == (None,) * 4
     eager = ConnectAssignment(1, "m", "http://m/", 3, [ConnectorAssignment("jdbc", [0])])
     read = work_of(b"\0\0" + encode(eager, 0))

@@ -67,7 +67,7 @@ def test_colour_adds_nothing_but_colour() -> None:
     assert [line.rstrip() for line in plain.splitlines()] == timeline(stuck().events, "billing").splitlines()
 
 
-def test_what_was_on_and_what_failed_is_seen() -> None:
+def test_active_faults_and_failures_are_drawn() -> None:
     lines = timeline(stuck().events, "billing", width=120).splitlines()
     state = next(line for line in lines if line.startswith("state"))
     assert state.count("x") == 8  # began again so many times
@@ -138,7 +138,7 @@ class Page(HTMLParser):
             self.words += data
 
 
-def test_the_page_tells_the_story_beneath_the_picture() -> None:
+def test_the_page_has_the_history_beneath_the_picture() -> None:
     page = Page()
     page.feed(html(stuck().events, "billing", title="An incident & more"))
     assert page.open == []
@@ -163,7 +163,7 @@ def evil() -> Script:
     return script
 
 
-def test_what_users_choose_is_escaped() -> None:
+def test_names_of_users_are_escaped() -> None:
     events = evil().events
     root = ElementTree.fromstring(svg(events, EVIL).encode())
     assert any("<script>alert" in tip for tip in tooltips(root))

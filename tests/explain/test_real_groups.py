@@ -162,7 +162,7 @@ async def test_an_application_that_does_not_poll(kafka: Cluster, connect: Connec
     assert "Stable again after 1 min." in words
 
 
-async def test_a_member_id_that_nobody_comes_back_with(kafka: Cluster, connect: Connect) -> None:
+async def test_a_member_id_without_a_rejoin(kafka: Cluster, connect: Connect) -> None:
     one, two = await pair(kafka, connect)
     three = await connect("web-3")
     assert Err((await three.join()).error_code) is Err.MEMBER_ID_REQUIRED
@@ -218,7 +218,7 @@ async def test_a_stuck_offsets_partition(kafka: Cluster, connect: Connect) -> No
     assert ("REQUEST_TIMED_OUT after 5 s" if old else "1 of the failed commits was stored nevertheless") in words
 
 
-async def test_aiokafka_tells_its_story() -> None:
+async def test_the_history_of_an_aiokafka_group() -> None:
     config: dict[str, object] = {"group.initial.rebalance.delay.ms": 100}
     async with Cluster(topics={TOPIC: 4}, config=config, seed=1) as kafka:
         kafka.observe()

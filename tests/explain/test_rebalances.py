@@ -55,9 +55,9 @@ def test_the_phases_in_their_order() -> None:
     assert (two.began_ms, two.generation, two.end, two.left_ms) == (60, 3, "empty", None)
 
 
-def test_a_generation_that_goes_up_in_one_step_is_a_rebalance() -> None:
+def test_a_generation_that_increases_in_one_step_is_a_rebalance() -> None:
     turns, (one, two) = read(
-        (10, None, OPEN, "first"), (20, OPEN, STILL, "joined"), (30, STILL, group(STABLE, 3, "a"), "rejoined")
+        (10, None, OPEN, "first_member"), (20, OPEN, STILL, "joined"), (30, STILL, group(STABLE, 3, "a"), "rejoined")
     )
     assert turns == [["began"], ["within", "closed", "ended"], ["began", "closed", "ended"]]
     assert (one.from_empty, one.left_ms, two.generation_before, two.ended_ms) == (True, 30, 2, 30)
@@ -65,7 +65,7 @@ def test_a_generation_that_goes_up_in_one_step_is_a_rebalance() -> None:
 
 def test_one_that_begins_before_the_last_is_over_makes_that_one_fail() -> None:
     turns, (one, two) = read(
-        (10, None, OPEN, "first"), (20, OPEN, CLOSED, "timer"), (30, CLOSED, OPEN, "append_failed")
+        (10, None, OPEN, "first_member"), (20, OPEN, CLOSED, "rebalance_timer"), (30, CLOSED, OPEN, "append_failed")
     )
     assert turns[-1] == ["ended", "began"]
     assert (one.end, one.ended_ms, two.end, two.closed_ms) == ("failed", 30, "", None)
@@ -75,7 +75,7 @@ def test_one_that_begins_before_the_last_is_over_makes_that_one_fail() -> None:
     ("kind", "after", "end"),
     [("unloaded", None, "moved"), ("deleted", None, "dead"), ("loaded", group(STABLE, 1, "a"), "moved")],
 )
-def test_a_group_that_goes_away(kind: Kind, after: GroupSnapshot | None, end: str) -> None:
+def test_a_group_that_is_deleted_or_unloaded(kind: Kind, after: GroupSnapshot | None, end: str) -> None:
     """A broker that was killed tells nothing: what its coordinator had open is over when the next one has loaded the "
     "group."""
     _, (one,) = read((10, group(STABLE, 1, "a"), OPEN, "joined"), (20, None if kind == "loaded" else OPEN, after, kind))
@@ -83,7 +83,7 @@ def test_a_group_that_goes_away(kind: Kind, after: GroupSnapshot | None, end: st
 
 
 @pytest.mark.parametrize("state", [PREPARING, COMPLETING])
-def test_what_is_found_under_way_began_before_anything_is_known(state: str) -> None:
+def test_a_rebalance_found_in_progress_began_before_the_journal(state: str) -> None:
     turns, (one,) = read((10, group(state, 7, "a"), group(STABLE, 7 + (state == PREPARING), "a"), "unknown"))
     assert turns[0][0] == "found"
     assert (one.whole, one.found_in, one.cause.kind, one.end) == (False, state, "unknown", "stable")
@@ -97,7 +97,7 @@ def test_explain_reads_with_it() -> None:
 
 
 def test_every_cause_has_a_word_in_the_table_or_is_no_beginning() -> None:
-    never = {"pending_expired", "appended", "timer", "unloaded", "deleted", "unknown"}
+    never = {"pending_expired", "appended", "rebalance_timer", "unloaded", "deleted", "unknown"}
     assert set(get_args(Kind)) - CAUSES.keys() == never
 
 
@@ -119,8 +119,8 @@ def test_generations_of_a_log() -> None:
         (1, 0, "joined", ["a"], 0),
         (2, 1, "joined", ["b"], 0),
         (5, 2, "rejoined", [], 2),
-        (6, 5, "gone", ["a"], 0),
-        (7, 6, "gone", ["b"], 0),
+        (6, 5, "departed", ["a"], 0),
+        (7, 6, "departed", ["b"], 0),
     ]
     assert [(one.closed_ms, one.stored_ms, one.left_ms) for one in found[:4]] == [
         (95, 100, 195),
@@ -143,7 +143,7 @@ def test_after_a_tombstone_a_group_begins_anew() -> None:
     assert (two.whole, two.old, two.change, two.who) == (True, (), "joined", ["b"])
 
 
-def test_a_log_without_times_of_states_tells_no_closing() -> None:
+def test_a_log_without_state_timestamps_has_no_end_of_the_join_phase() -> None:
     reader = Generations()
     reader.take(GroupMetadataRecord(10, None, 1, (StoredMember("a"),)))
     reader.take(GroupMetadataRecord(20, None, 2, ()))

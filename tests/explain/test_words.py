@@ -101,7 +101,7 @@ def test_a_static_member_that_fell_silent_may_live_and_not_poll() -> None:
     ) in said(script)
 
 
-def test_recent_history_is_a_line_each_and_says_how_the_group_stands() -> None:
+def test_recent_history_is_a_line_each_with_the_state_of_the_group() -> None:
     assert recent(crashed().events, "billing", limit=5).splitlines() == [
         "group billing: Stable in generation 2, 2 members: app-1 (leader) and app-3",
         "  ... 3 earlier",
@@ -172,13 +172,13 @@ def test_an_application_that_hangs_holds_the_rebalance_up() -> None:
     ) in said(hung(told=True), 2)
 
 
-def test_a_member_that_was_never_told_of_the_rebalance() -> None:
+def test_a_member_that_never_got_rebalance_in_progress() -> None:
     assert (
         "and was removed; it never got REBALANCE_IN_PROGRESS: its 4 heartbeats were answered COORDINATOR_NOT_AVAILABLE."
     ) in said(hung(told=False), 2)
 
 
-def test_a_member_id_that_nobody_comes_back_with_holds_everybody_up() -> None:
+def test_a_member_id_without_a_rejoin_delays_all_members() -> None:
     script = Script().formed([A, B]).at(10)
     expires(script, B, state="PreparingRebalance", pending=["app-9~eeee"])
     first = script.at(10.5).joins(A)
@@ -238,7 +238,7 @@ def stuck(rounds: int = 8, *, healed: bool = True) -> Script:
     return script
 
 
-def test_a_stretch_without_becoming_stable_is_told_as_one() -> None:
+def test_a_series_without_becoming_stable_is_described_as_one() -> None:
     assert said(stuck()).splitlines()[3] == (
         "10:00:11.000  Rebalanced 8 times between 10:00:11.000 and 10:00:53.600 (42.6 s) without becoming Stable: "
         "every time the "
@@ -250,7 +250,7 @@ def test_a_stretch_without_becoming_stable_is_told_as_one() -> None:
     )
 
 
-def test_a_stretch_that_goes_on() -> None:
+def test_a_series_in_progress() -> None:
     words = said(stuck(3, healed=False))
     assert "Rebalanced 3 times since 10:00:11.000 (15.6 s) without becoming Stable" in words
     assert "__consumer_offsets-12 is stuck since 10:00:10.000." in words
@@ -336,7 +336,7 @@ def test_a_share_fetch_may_wait_for_records_as_long_as_its_client_allows() -> No
     assert recent(script.events, "billing").endswith("ShareFetch of app-1 has had no response since 10:00:10.000 (6 s)")
 
 
-def test_commits_that_were_stored_although_their_answer_said_no() -> None:
+def test_commits_that_were_stored_although_they_were_refused() -> None:
     script = Script().formed([A]).at(10)
     number = script.ask("OffsetCommit", A, topics=["orders-0"])
     script.at(15).answer(number, "COORDINATOR_NOT_AVAILABLE")
@@ -347,7 +347,7 @@ def test_commits_that_were_stored_although_their_answer_said_no() -> None:
     )
 
 
-def test_clients_that_share_a_client_id_are_told_apart() -> None:
+def test_clients_with_one_client_id_are_distinguished() -> None:
     ids = ["app-1a2b3c", "app-1a2f99", "other-77"]
     infos = [MemberInfo(one, client_id=one.partition("-")[0]) for one in ids]
     assert short_names(infos) == {ids[0]: "app-1a2b", ids[1]: "app-1a2f", ids[2]: "other"}
@@ -360,7 +360,7 @@ def test_clients_that_share_a_client_id_are_told_apart() -> None:
         ("zzz", "No events of group 'zzz' in the journal. Groups in the journal: billing."),
     ],
 )
-def test_a_group_that_is_not_there(group: str, words: str) -> None:
+def test_a_missing_group(group: str, words: str) -> None:
     script = Script().formed([A])
     assert said(script, group=group) == words
     assert recent(script.events, group) == f"group {group}: no events in the journal"
@@ -370,13 +370,13 @@ def test_an_empty_journal() -> None:
     assert explain([], "billing") == "The journal is empty: nothing is known of group 'billing'."
 
 
-def test_a_generation_that_is_not_there() -> None:
+def test_a_missing_generation() -> None:
     assert said(crashed(), 9) == (
         "No rebalance to generation 9 of group billing in the journal; it holds generations 1-2."
     )
 
 
-def test_a_journal_that_begins_in_the_middle_says_so() -> None:
+def test_a_journal_that_begins_late_is_named() -> None:
     events = crashed().events
     cut = next(position for position, one in enumerate(events) if one["event"] == "timer" and one["timer"] == "session")
     words = explain(events[cut + 3 :], "billing", width=100_000)
@@ -385,7 +385,7 @@ def test_a_journal_that_begins_in_the_middle_says_so() -> None:
     assert "Stable again after 2 s." in words
 
 
-def test_a_journal_that_is_switched_on_later_shows_what_there_is() -> None:
+def test_a_journal_that_is_enabled_later_shows_existing_groups() -> None:
     script = Script().formed([A, B]).at(60)
     whole = script.snapshot
     script.events = [{"seq": 1, "ts_ms": script.ts_ms, "event": "group", "log": LOG, "group": "billing"}]
@@ -419,7 +419,7 @@ def storm() -> Script:
     return script
 
 
-def test_a_storm_of_rebalances_is_told_as_one() -> None:
+def test_a_storm_of_rebalances_is_described_as_one() -> None:
     words = said(storm().at(20))
     assert (
         "10:00:10.000  Rebalanced 3 times between 10:00:10.000 and 10:00:13.500 (3.5 s) without being Stable for "
@@ -432,7 +432,7 @@ def test_a_storm_of_rebalances_is_told_as_one() -> None:
     )
 
 
-def test_sessions_that_run_out_together_are_told_together() -> None:
+def test_sessions_that_expire_together_are_described_together() -> None:
     script = Script().formed([A, B, C]).at(50)
     expires(script, A, state="PreparingRebalance", leader=B)
     expires(script, B, leader=C)
@@ -443,7 +443,7 @@ def test_sessions_that_run_out_together_are_told_together() -> None:
     )
 
 
-def test_what_clients_send_does_nothing_to_the_terminal() -> None:
+def test_texts_of_clients_are_escaped_for_the_terminal() -> None:
     script = Script().formed(["app\x1b[2J\ud800~1", B]).at(10)
     script.event("mark", text="one\ntwo\x07")
     for words in (explain(script.events, "billing"), recent(script.events, "billing")):
@@ -452,7 +452,7 @@ def test_what_clients_send_does_nothing_to_the_terminal() -> None:
     assert 'Mark: "one two\\x07".' in said(script)
 
 
-def test_a_topic_that_grows_is_seen_in_what_clients_are_told() -> None:
+def test_a_topic_that_grows_is_seen_in_metadata_responses() -> None:
     script = Script().formed([A, B])
     for second, partitions in ((5, 2), (9, 2), (10, 6)):
         number = script.at(second).ask("Metadata", A, group=None)
@@ -462,7 +462,7 @@ def test_a_topic_that_grows_is_seen_in_what_clients_are_told() -> None:
     assert "joined again, as topics had more partitions: orders (2 to 6 partitions)." in said(script)
 
 
-def test_what_the_clients_of_a_scenario_told() -> None:
+def test_reports_of_the_clients_of_a_scenario() -> None:
     script = Script().formed([A]).at(10)
     for _ in range(3):
         script.event("client", client="app-1", reports="commit_failed", text="CommitFailedError", details={})
@@ -498,7 +498,7 @@ def test_a_coordinator_that_moves_and_loads() -> None:
     ]
 
 
-def test_things_of_one_moment_are_told_in_the_order_of_the_journal() -> None:
+def test_events_of_one_moment_have_the_order_of_the_journal() -> None:
     script = Script()
     script.event("mark", text="before")
     script.formed([A])

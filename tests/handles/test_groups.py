@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from broker_sim import Cluster, Err, UsageError, WaitTimeout
-from broker_sim.control.on_journal import story
+from broker_sim.control.on_journal import recent_histories
 from broker_sim.journal import groups_in
 from broker_sim.storage import partition_for
 from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
@@ -153,7 +153,7 @@ async def test_a_probe_commits_beside_the_group_and_leaves_nothing(as_version: s
         assert (await member.wire.send(ListGroupsRequest(), 4)).groups == []
         assert probe.group not in groups_in(kafka.journal.events)
         assert any(event.get("group") == probe.group for event in kafka.journal.events)  # it is there, for whoever asks
-        assert probe.group not in story(kafka.journal)
+        assert probe.group not in recent_histories(kafka.journal)
         with billing.offsets_log.not_leader():
             assert not (await billing.commit_probe()).ok
         with billing.offsets_log.no_leader():

@@ -27,25 +27,25 @@ EARLY_MS, LATE_MS = 5000, 20_000
 ALARMS = ("warn", "bad")
 LASTING = ("lag",)
 """Kinds whose time may be any after the event: a group that fell behind stays so."""
-_RESTLESS = frozenset({"storm", "restless", "churn"})
+_FREQUENT = frozenset({"storm", "frequent rebalances", "churn"})
 STRETCH_MS = 60_000
 """What tells of many rebalances may begin with those before: a group that has just been started had its first ones a moment ago."""
 FITS: Mapping[str, frozenset[str]] = {
-    "crash": frozenset({"lost", "gone", "churn"}),
-    "slow member": frozenset({"slow"}),
-    "stalled member": frozenset({"stalled", "slow"}),
-    "poll expiry": frozenset({"poll", "gone", "lost", "churn"}),
-    "storm": _RESTLESS,
-    "poison": _RESTLESS | {"poison"},
+    "crash": frozenset({"session expired", "departed", "churn"}),
+    "slow member": frozenset({"slow rebalance"}),
+    "stalled member": frozenset({"stalled", "slow rebalance"}),
+    "poll expiry": frozenset({"poll timeout", "departed", "session expired", "churn"}),
+    "storm": _FREQUENT,
+    "poison": _FREQUENT | {"poison"},
     "reset": frozenset({"regression", "reset"}),
     "rewind": frozenset({"regression"}),
     "old commit": frozenset({"regression"}),
-    "expiry": frozenset({"deleted"}),
-    "group deletion": frozenset({"deleted"}),
-    "offset deletion": frozenset({"deleted"}),
+    "expiry": frozenset({"deleted offsets"}),
+    "group deletion": frozenset({"deleted offsets"}),
+    "offset deletion": frozenset({"deleted offsets"}),
     "stuck": frozenset({"stuck"}),
-    "move": frozenset({"moved"}),
-    "unclean election": frozenset({"unclean", "regression"}),
+    "move": frozenset({"coordinator moved"}),
+    "unclean election": frozenset({"unclean election", "regression"}),
     "hanging transaction": frozenset({"transaction"}),
     "lock expiry": frozenset({"redelivered"}),
     "given up": frozenset({"archived"}),
@@ -127,7 +127,7 @@ def _tells(ledger: Ledger, found: Found, event: Event, partition: int | None) ->
 
 def _in_time(found: Found, event: Event, late_ms: float = LATE_MS) -> bool:
     at_ms = found.get("at_ms")
-    early_ms = STRETCH_MS if found["kind"] in _RESTLESS else EARLY_MS
+    early_ms = STRETCH_MS if found["kind"] in _FREQUENT else EARLY_MS
     return at_ms is None or event.start_ms - early_ms <= at_ms <= event.end_ms + late_ms
 
 

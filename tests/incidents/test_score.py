@@ -33,7 +33,7 @@ def event(
 
 
 def finding(
-    kind: str = "lost", group: str | None = "billing", at_ms: int | None = START_MS, **more: Any
+    kind: str = "session expired", group: str | None = "billing", at_ms: int | None = START_MS, **more: Any
 ) -> dict[str, Any]:
     return {"kind": kind, "severity": "warn", "text": f"{group} lost a member", "group": group, "log_partition": None,
             "at_ms": at_ms, **more}  # fmt: skip
@@ -55,7 +55,7 @@ def test_a_note_tells_too() -> None:
 @pytest.mark.parametrize(
     "found",
     [
-        finding("slow"),
+        finding("slow rebalance"),
         finding(group="audit"),
         finding(group="orders"),
         finding(at_ms=START_MS - EARLY_MS - 1),
@@ -100,7 +100,7 @@ def test_a_partitions_event_counts_once_for_each_partition_with_groups() -> None
         finding(at_ms=START_MS - EARLY_MS - 1),
         finding(at_ms=END_MS + LATE_MS + 1, severity="bad"),
         finding("stuck", None, log_partition=5, text="nothing was appended"),
-        finding("hot", None, text="one partition has most of the work"),
+        finding("hotspot", None, text="one partition has most of the work"),
     ],
     ids=["a healthy group", "before anything happened", "long after", "a healthy partition", "of nobody"],
 )

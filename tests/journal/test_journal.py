@@ -10,7 +10,7 @@ import pytest
 
 from broker_sim.common.clock import ManualClock
 from broker_sim.common.text import UsageError
-from broker_sim.journal import EVENTS, PARTS, STORIES, Journal, Seen, WaitTimeout, about, problems
+from broker_sim.journal import DESCRIPTIONS, EVENTS, PARTS, Journal, Seen, WaitTimeout, about, problems
 from kafka_wire.errors import Err
 from tests.support import journal_check
 
@@ -208,7 +208,7 @@ def test_a_field_that_is_not_there_says_which_are() -> None:
 
 
 def test_every_kind_of_event_is_explained() -> None:
-    assert list(EVENTS) == list(STORIES)
+    assert list(EVENTS) == list(DESCRIPTIONS)
     assert all(doc and not doc.endswith(".") for kind in (*EVENTS.values(), *PARTS.values()) for doc in kind.values())
 
 

@@ -215,7 +215,7 @@ name: a large group
 cluster: {as_version: "4.1", min_session_timeout: 1s, initial_rebalance_delay: 100ms}
 topics: [{name: orders, partitions: 100, records: 100}]
 clients:
-  - {name: crowd, kind: crowd, members: 80, group: crowd, topics: [orders], session_timeout: 6s, heartbeat_interval: 300ms}
+  - {name: crowd, kind: classic, members: 80, group: crowd, topics: [orders], session_timeout: 6s, heartbeat_interval: 300ms}
 steps:
   - name: all are in
     when: {group: crowd, state: Stable, members: 80}

@@ -59,7 +59,7 @@ def at_the_end() -> Book:
     return book
 
 
-def test_a_new_partition_that_is_begun_at_its_end_is_a_loss_and_a_groups_first_start_is_not(duck: DuckSession) -> None:
+def test_a_new_partition_begun_at_its_end_skips_records_and_a_groups_first_start_does_not(duck: DuckSession) -> None:
     found = rows(offset_skips(duck.of_arrow(arrow(at_the_end().events))), "partition", "from_offset")
     names = ("group", "client_id", "partition", "from_offset", "to_offset", "by", "committed", "began")
     assert picked(found, *names) == [
@@ -72,7 +72,7 @@ def test_a_new_partition_that_is_begun_at_its_end_is_a_loss_and_a_groups_first_s
     assert (lost.kind, lost.severity, chosen.kind, chosen.severity) == (
         "skipped records",
         "bad",
-        "from the end",
+        "started at latest",
         "note",
     )
     assert (

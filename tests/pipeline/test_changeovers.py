@@ -1,4 +1,4 @@
-"""Groups that went over to the consumer protocol and back, on real brokers: their records beside what the broker logged.
+"""Groups that were converted to the consumer protocol and back, on real brokers: their records beside what the broker logged.
 
 `changeovers/` has the offsets partitions of a broker and the lines of its group coordinator: of one group that its last consumer member
 left (of 4.4.0 alone), one whose last consumer member's session ran out, and one whose last consumer member was replaced by a classic
@@ -34,7 +34,7 @@ def rebalances_of(release: str, tmp_path: Path, *, lines: bool) -> dict[str, lis
 
 @pytest.mark.parametrize("lines", sampled([True, False], 2), ids=["records and lines", "records"])
 @pytest.mark.parametrize("release", sampled(["4.4.0", "4.1.0"], 2))
-def test_a_downgrade_is_told_with_who_was_the_last_consumer(release: str, lines: bool, tmp_path: Path) -> None:
+def test_a_downgrade_is_reported_with_the_last_consumer(release: str, lines: bool, tmp_path: Path) -> None:
     found = rebalances_of(release, tmp_path, lines=lines)
     names = ("kind", "generation_before", "generation", "cause", "cause_certainty", "who", "size_before", "size_after")
     ended = ["up-expire", "up-leave"] if release == "4.4.0" else ["up-expire"]
@@ -74,4 +74,4 @@ def test_where_a_static_member_comes_back_with_the_classic_protocol_there_is_no_
         for row in rows
     ]
     assert told == [("classic", 0, 1, 0, 1), ("consumer", 1, 2, 1, 2), ("classic", 2, 3, 2, 1)]
-    assert rows[-1]["cause"] == ("rejoin" if lines else "gone")
+    assert rows[-1]["cause"] == ("rejoin" if lines else "departed")

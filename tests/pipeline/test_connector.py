@@ -196,7 +196,7 @@ def test_a_committed_transaction_is_read_and_its_marker_is_not(spark: Any, kafka
     assert levels == {0, 1}
 
 
-def test_read_committed_waits_for_what_is_open_and_passes_over_what_was_aborted(
+def test_read_committed_waits_for_open_transactions_and_skips_aborted_ones(
     spark: Any, kafka: ClusterThread, topic: str, tmp_path: Path
 ) -> None:
     """A producer of transactions, in the flow that this release has, and Spark's source in a batch and in a stream."""
@@ -249,7 +249,7 @@ class Quiet(ScenarioPipe):
 # ------------------------------------------------------------------------------------------------ streams
 
 
-def test_a_stream_takes_no_more_offsets_than_it_is_told(
+def test_a_stream_takes_no_more_offsets_than_its_limit(
     spark: Any, kafka: ClusterThread, topic: str, tmp_path: Path
 ) -> None:
     kafka.create_topic(topic, 2)
@@ -262,7 +262,7 @@ def test_a_stream_takes_no_more_offsets_than_it_is_told(
     assert seen.offsets == every(2, 10)
 
 
-def test_a_stream_goes_on_at_its_checkpoint_after_it_and_after_the_broker(
+def test_a_stream_resumes_at_its_checkpoint_after_its_own_restart_and_the_brokers(
     spark: Any, topic_version: str, tmp_path: Path
 ) -> None:
     port, data = free_ports(BROKERS), tmp_path / "data"
@@ -303,7 +303,7 @@ def test_a_running_stream_outlives_a_restart_of_the_brokers(spark: Any, topic_ve
             query.stop()
 
 
-def test_a_stream_writes_what_it_reads(spark: Any, topic_version: str, tmp_path: Path) -> None:
+def test_a_stream_writes_the_records_that_it_reads(spark: Any, topic_version: str, tmp_path: Path) -> None:
     topics = {"source": 2, "target": 1}
     with ClusterThread(BROKERS, topics, as_version=topic_version) as kafka:  # that nobody watches: the shorter ways
         kafka.topic("source").fill(10)

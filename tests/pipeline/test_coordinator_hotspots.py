@@ -54,7 +54,7 @@ def test_groups_records_and_shares_of_each_partition(spark: Any) -> None:
     assert collected(table, *names, by="log_partition") == [(7, 1, 2, 0.2, "c", 2), (12, 2, 8, 0.8, "a", 6)]
 
 
-def test_with_the_usual_50_nobody_is_misplaced(spark: Any) -> None:
+def test_with_the_default_of_50_no_group_is_misplaced(spark: Any) -> None:
     rows = coordinator_hotspots(frame(spark, logs((f"group-{n}" for n in range(40)), 50))).collect()
     assert {row.partitions for row in rows} == {50}
     assert sum(row.misplaced for row in rows) == 0

@@ -227,7 +227,7 @@ async def _live_in_the_simulator(place: Path, as_version: str) -> None:
         cluster.state.run_log_maintenance(cluster.state.clock.now_ms() + 1)
 
 
-def test_every_record_is_what_the_tool_says(written: Written) -> None:
+def test_every_record_equals_the_output_of_the_tool(written: Written) -> None:
     expected = by_place(list(told(dumped(TOOL, written.files()))))
     rows = by_place(written.rows())
     assert sorted(rows) == sorted(expected)
@@ -253,7 +253,7 @@ def test_columns_that_the_tool_leaves_empty_are_null(written: Written) -> None:
                 )
 
 
-def test_the_logs_have_what_the_comparison_is_worth(written: Written) -> None:
+def test_the_logs_have_all_kinds_of_records(written: Written) -> None:
     """Rolled, compacted; of brokers compressed, with transactions of both ends; KIP-848 records of 4.1."""
     rows = written.rows()
     kinds = {row["kind"] for row in rows}
@@ -275,7 +275,7 @@ def test_the_logs_have_what_the_comparison_is_worth(written: Written) -> None:
         assert CODECS[written.name] in {header.codec for header in headers}
 
 
-def test_the_older_tool_says_the_same_of_what_it_prints(written: Written) -> None:
+def test_the_older_tool_prints_the_same(written: Written) -> None:
     """Group, partition, offset and note of each commit, in Kafka 3.4's own words."""
     if "4.1" in written.name:
         pytest.xfail("3.4.0 does not know value version 4")

@@ -148,14 +148,14 @@ def test_the_next_owner_begins_before_where_the_last_one_was(hand: Any) -> None:
     assert list(row) == [name for name in DUPLICATE_WINDOWS.names if name != "at"]
 
 
-def test_what_is_given_a_third_time_is_told_again(hand: Any) -> None:
+def test_a_third_delivery_is_a_window_of_its_own(hand: Any) -> None:
     assert picked(hand["short"], *NAMES) == [
         (20, 25, 5, "reached", None, 25, 1, 2),
         (20, 40, 20, "reached", None, 40, 1, 3),
     ]
 
 
-def test_what_was_only_sent_is_told_as_that(hand: Any) -> None:
+def test_records_that_were_only_sent_are_reported_as_sent(hand: Any) -> None:
     assert picked(hand["sent"], *NAMES) == [(0, 10, 10, "fetched", None, 10, 1, 2)]
 
 
@@ -163,7 +163,7 @@ def test_a_refused_commit_is_evidence(hand: Any) -> None:
     assert picked(hand["failed"], *NAMES) == [(0, 50, 50, "delivered", 50, 50, 1, 2)]
 
 
-def test_who_goes_on_where_the_last_one_was_repeats_nothing(hand: Any) -> None:
+def test_an_owner_that_continues_at_the_last_position_has_no_duplicates(hand: Any) -> None:
     assert hand["clean"] == []
 
 
@@ -176,14 +176,14 @@ def test_a_member_that_reads_on_after_it_is_out(hand: Any) -> None:
     ]
 
 
-def test_clients_that_can_not_be_told_apart(hand: Any) -> None:
+def test_clients_that_cannot_be_distinguished(hand: Any) -> None:
     assert hand["shared"] == []
 
 
 # ------------------------------------------------------------------------------------------------ real runs
 
 
-def test_scenarios_whose_clients_say_what_they_read(spark: Any) -> None:
+def test_scenarios_whose_clients_report_what_they_read(spark: Any) -> None:
     """Every record that members of a group were given more than once, partition by partition, and no other."""
     table = by_run(duplicate_windows(frame(spark, **all_played())))
     for name, events in all_played().items():

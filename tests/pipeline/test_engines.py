@@ -342,7 +342,7 @@ def test_the_tables_that_lines_add_to(both: Both) -> None:
         assert found == rows(made[1][name]), name
 
 
-def test_what_a_scope_leaves(both: Both) -> None:
+def test_tables_within_a_scope(both: Both) -> None:
     """--since, --until, --group: of inputs, and of tables that are made."""
     log = of_rows(OFFSET_LOG, [row for seed in SEEDS for row in a_log(seed)])
     lines = of_rows(LOG_LINES, [row for seed in SEEDS for row in some_lines(seed)])

@@ -104,7 +104,7 @@ def test_a_consumer_group(as_version: str, tmp_path: Path) -> None:
     journal, log = both(tmp_path, play, as_version=as_version, config=AT_ONCE[as_version])
     same(journal, log)
     assert [row[1] for row in causes(journal)] == ["join", "join", "leave"]
-    assert [row[1] for row in causes(log)] == ["join", "join", "gone"]
+    assert [row[1] for row in causes(log)] == ["join", "join", "departed"]
     (churn,) = journal["member_churn"]
     assert (churn["leaves"], churn["expirations"]) == (1, 0)
     assert journal["offset_resets"] == []
@@ -150,7 +150,7 @@ def test_a_share_group(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_classic_group_that_goes_over_and_back(tmp_path: Path) -> None:
+def test_a_classic_group_that_is_upgraded_and_downgraded(tmp_path: Path) -> None:
     async def play(kafka: Cluster) -> None:
         old = await Classic.connect(kafka, group="g", client_id="old")
         await old.enter((0, 1, 2, 3))
@@ -180,7 +180,7 @@ def test_a_classic_group_that_goes_over_and_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_moves_an_epoch_without_a_member(tmp_path: Path) -> None:
+def test_causes_of_an_epoch_without_a_member(tmp_path: Path) -> None:
     async def play(kafka: Cluster) -> None:
         a = await Consumer.joined(kafka, "A")
         kafka.topic("orders").grow_to(6)

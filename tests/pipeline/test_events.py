@@ -77,7 +77,7 @@ def test_an_offset_commit_of_several_partitions() -> None:
     }
 
 
-def test_one_partition_stands_in_columns_of_its_own() -> None:
+def test_one_partition_has_columns_of_its_own() -> None:
     book = Book()
     book.fetch("app", 40, 3, partition=5)
     asked, answered = (read(event) for event in book.events)
@@ -108,7 +108,7 @@ def test_a_step_of_a_group() -> None:
         "size_after": 1,
         "leader": "one",
         "protocol": "range",
-        "cause": "expired",
+        "cause": "session_expired",
         "cause_members": ["two"],
         "member": "two",
         "timer": "session",
@@ -299,7 +299,7 @@ def a_book() -> Book:
 
 
 @pytest.mark.spark
-def test_calls_partitions_and_what_was_skipped(spark: Any) -> None:
+def test_calls_partitions_and_skipped_lines(spark: Any) -> None:
     book = a_book()
     book.commit("app-1", 4, {"orders-0": 8}, error="ILLEGAL_GENERATION")
     events = frame(spark, run=[*book.events, {"no": "event"}])

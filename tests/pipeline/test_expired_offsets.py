@@ -34,7 +34,7 @@ async def read_all(kafka: Cluster) -> Member:
 
 
 @pytest.mark.parametrize("source", sampled(["data", "journal"], 2))
-def test_what_was_read_again_had_been_committed(source: str, tmp_path: Path) -> None:
+def test_records_read_again_had_been_committed(source: str, tmp_path: Path) -> None:
     async def play() -> None:
         places: dict[str, Any] = {"data_dir": tmp_path / "data", "journal": tmp_path / "journal"}
         async with Cluster(topics={TOPIC: 1}, clock="manual", config=CONFIG, **places) as kafka:
@@ -54,7 +54,9 @@ def test_what_was_read_again_had_been_committed(source: str, tmp_path: Path) -> 
         == 0
     )
     found = {one["kind"]: one for one in json.loads((out / "findings.json").read_text())["findings"]}
-    assert "they expired (offsets.retention.minutes), 2 min 10 s after the last commit" in found["deleted"]["text"]
+    assert (
+        "they expired (offsets.retention.minutes), 2 min 10 s after the last commit" in found["deleted offsets"]["text"]
+    )
     assert found["duplicates"]["advice"].startswith("The committed offset had been deleted before")
     # offsets that only a journal's numbers stand for are no evidence
-    assert bool(found["deleted"]["evidence"]) is (source == "data")
+    assert bool(found["deleted offsets"]["evidence"]) is (source == "data")

@@ -10,13 +10,13 @@ import pytest
 import broker_sim.pipeline
 from broker_sim.cli.main import main
 from broker_sim.pipeline import run
-from broker_sim.pipeline.finding import KINDS, SEVERITIES, Finding, matching
+from broker_sim.pipeline.finding import FORMER_KINDS, KINDS, SEVERITIES, Finding, matching
 from tests.pipeline.facts import facts
 
 FOUND = [
     Finding("regression", "bad", 600, "billing went back.", group="billing"),
     Finding("storm", "warn", 110, "audit had 13 generations.", group="audit"),
-    Finding("placed", "note", 40, "The groups lie oddly."),
+    Finding("misplaced groups", "note", 40, "The groups lie oddly."),
     Finding("nothing", "good", 0, "Nothing unusual."),
 ]
 
@@ -27,9 +27,9 @@ FOUND = [
         ([], []),
         (["bad"], ["regression"]),
         (["warn"], ["regression", "storm"]),
-        (["note"], ["regression", "storm", "placed"]),
+        (["note"], ["regression", "storm", "misplaced groups"]),
         (["storm"], ["storm"]),
-        (["bad", "placed"], ["regression", "placed"]),
+        (["bad", "misplaced groups"], ["regression", "misplaced groups"]),
         (["stuck"], []),
     ],
 )
@@ -43,7 +43,7 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str) -> int
     return main(["pipeline", "run", "--input", str(tmp_path), "--out", str(tmp_path / "report"), *words])
 
 
-def test_the_exit_code_and_one_line_say_so(
+def test_a_matching_finding_gives_exit_code_4_and_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(monkeypatch, tmp_path) == 0
@@ -57,7 +57,7 @@ def test_the_exit_code_and_one_line_say_so(
     )
 
 
-def test_a_word_that_is_none_is_told_before_anything_is_read(
+def test_an_unknown_kind_is_refused_before_any_input_is_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as left:
@@ -66,7 +66,14 @@ def test_a_word_that_is_none_is_told_before_anything_is_read(
     assert "did you mean 'storm'?" in capsys.readouterr().err
 
 
-def test_every_kind_that_is_told_has_its_line() -> None:
+def test_former_kinds_are_accepted_with_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.warns(FutureWarning, match="--fail-on: the kind of finding 'placed' is now called 'misplaced groups'"):
+        assert command(monkeypatch, tmp_path, "--fail-on", "placed") == 4
+    assert not FORMER_KINDS.keys() & {*KINDS, *SEVERITIES}
+    assert set(FORMER_KINDS.values()) <= set(KINDS)
+
+
+def test_every_kind_of_finding_is_described() -> None:
     told = {
         node.args[0].value
         for path in Path(broker_sim.pipeline.__file__).parent.glob("*.py")

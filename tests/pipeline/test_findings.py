@@ -58,13 +58,13 @@ def only(known: ReportFacts) -> str:
     return found.text
 
 
-def test_nothing_unusual_is_said_with_what_was_looked_at() -> None:
+def test_nothing_unusual_is_reported_with_the_input() -> None:
     known = facts(counts={"rebalances": 3})
     assert only(known) == "Nothing unusual was found in 2 groups, 100 committed offsets and 3 rebalances."
     assert findings(known)[0].severity == "good"
 
 
-def test_of_a_log_alone_it_is_said_what_can_not_be_said() -> None:
+def test_a_log_alone_is_reported_with_what_it_cannot_show() -> None:
     log = {"log_partition": 12, "records": 100, "first_offset": 9_000, "last_offset": 9_999}
     known = facts(counts={"rebalances": 3}, journal=None, partitions=[log])
     assert only(known) == (
@@ -84,7 +84,7 @@ def test_a_note_alone_does_not_hide_that_nothing_is_wrong() -> None:
 # ------------------------------------------------------------------------------------------------ stuck
 
 
-def test_a_stuck_partition_is_told_with_its_group_and_who_shares_it() -> None:
+def test_a_stuck_partition_is_reported_with_its_groups() -> None:
     known = facts(
         stuck=[stuck(98_000, 139_000)],
         rebalances=[
@@ -100,7 +100,7 @@ def test_a_stuck_partition_is_told_with_its_group_and_who_shares_it() -> None:
     )
 
 
-def test_a_group_that_was_stable_before_is_not_said_to_have_been_unstable_from_the_first_failure_on() -> None:
+def test_a_group_is_unstable_from_its_rebalance_on_and_not_from_the_first_failure() -> None:
     known = facts(stuck=[stuck(98_000, 139_000)], rebalances=[rebalance(110_000, 29_500)])
     assert "never became Stable between 22:15:10 and 22:15:39, nor committed anything from 22:14:58 on" in only(known)
 
@@ -112,7 +112,7 @@ def test_a_group_that_became_stable_meanwhile_only_could_not_commit() -> None:
     )
 
 
-def test_groups_are_named_together_and_a_period_without_an_end_is_said_so() -> None:
+def test_groups_are_named_together_and_a_period_without_an_end_is_open() -> None:
     known = facts(stuck=[stuck(98_000, None, groups=["audit", "billing"], errors=[], attempts=2, waiting=2)])
     assert only(known) == (
         "audit and billing could not commit since 22:14:58: their offsets partition 12 committed no append (2"
@@ -137,14 +137,14 @@ def test_a_silence_of_a_log_without_a_journal_is_a_hint() -> None:
     found = findings(
         facts(silences=[stuck(0, 40_000, evidence="silence", attempts=None, errors=None, groups=None, others=900)])
     )
-    assert [(one.kind, one.severity) for one in found] == [("nothing", "good"), ("silence", "note")]
+    assert [(one.kind, one.severity) for one in found] == [("nothing", "good"), ("no records", "note")]
     assert found[1].text == (
         "Nothing was written to __consumer_offsets-12 between 22:13:20 and 22:14:00 (40 s), while others got 900 records; it was busy"
         " before and after. Whether any client tried to write is not in the log."
     )
 
 
-def test_rebalances_of_a_stuck_partition_are_not_told_again() -> None:
+def test_rebalances_of_a_stuck_partition_are_no_findings_of_their_own() -> None:
     known = facts(
         stuck=[stuck(0, 100_000)],
         rebalances=[rebalance(at * 12_000, 11_000, end="failed", cause="sync failed") for at in range(8)],
@@ -155,7 +155,7 @@ def test_rebalances_of_a_stuck_partition_are_not_told_again() -> None:
 # ------------------------------------------------------------------------------------------------ rebalances
 
 
-def test_a_group_that_rebalances_again_and_again_is_told_with_its_most_frequent_cause() -> None:
+def test_frequent_rebalances_are_reported_with_the_most_frequent_cause() -> None:
     rows = [rebalance(at * 20_000, 2000, cause="session timeout") for at in range(4)]
     rows += [rebalance(90_000, 2000, cause="join")]
     assert only(facts(rebalances=rows)) == (
@@ -177,7 +177,7 @@ def test_failed_ones_weigh_more() -> None:
     assert "6 of them restarted before they were Stable" in found.text
 
 
-def test_the_longest_rebalance_is_told_with_what_it_waited_for() -> None:
+def test_the_longest_rebalance_is_reported_with_what_it_waited_for() -> None:
     slow = rebalance(60_000, 45_000, preparing_ms=44_000, timed_out=["app-3"], cause="join")
     assert only(facts(rebalances=[rebalance(0, 12_000, preparing_ms=11_000), slow])) == (
         "billing took 45 s to rebalance at 22:14:20, as app-1 joined: 44 s of it until the rebalance timeout"
@@ -186,20 +186,20 @@ def test_the_longest_rebalance_is_told_with_what_it_waited_for() -> None:
     )
 
 
-def test_a_member_that_was_waited_for_in_vain_is_told_however_short_the_wait() -> None:
+def test_a_member_that_did_not_rejoin_is_reported_however_short_the_wait() -> None:
     waited = rebalance(0, 4000, preparing_ms=3900, timed_out=["app-3-5f0c2f7e-8d3b-4f4e-9d2a-1c2b3d4e5f60"])
     assert "3.9 s of it until the rebalance timeout expired, without a JoinGroup of app-3." in only(
         facts(rebalances=[waited])
     )
 
 
-def test_a_member_that_fell_silent_is_told_with_who_it_was_and_when() -> None:
+def test_an_expired_session_is_reported_with_member_and_time() -> None:
     rows = [
         rebalance(0, 500, cause="session timeout"),
         rebalance(200_000, 500, cause="session timeout", who_clients=["app-2"]),
     ]
     (found,) = findings(facts(rebalances=rows))
-    assert (found.kind, found.severity, found.certainty) == ("lost", "warn", "certain")
+    assert (found.kind, found.severity, found.certainty) == ("session expired", "warn", "certain")
     assert found.text == (
         "The session of app-1 in billing expired at 22:13:20, and the group rebalanced. The same once more until 22:16:40: app-2."
     )
@@ -208,13 +208,13 @@ def test_a_member_that_fell_silent_is_told_with_who_it_was_and_when() -> None:
 
 def test_members_that_come_one_by_one_are_a_deployment_and_no_alarm() -> None:
     found = findings(facts(rebalances=[rebalance(at * 2000, 500) for at in range(6)]))
-    assert [(one.kind, one.severity) for one in found] == [("nothing", "good"), ("restless", "note")]
+    assert [(one.kind, one.severity) for one in found] == [("nothing", "good"), ("frequent rebalances", "note")]
 
 
-def test_a_member_that_is_lost_and_comes_back_again_and_again_is_not_told_to_start_with_the_others() -> None:
+def test_a_member_that_expires_and_rejoins_gets_no_advice_about_a_common_start() -> None:
     """Nothing is heard of it within its session, as where the heartbeats' interval is longer. (node-rdkafka #898)"""
     run = [rebalance(at * 7000, 500, cause="session timeout" if at % 2 else "join") for at in range(11)]
-    found = next(one for one in findings(facts(rebalances=run)) if one.kind == "restless")
+    found = next(one for one in findings(facts(rebalances=run)) if one.kind == "frequent rebalances")
     assert "; 5 times because of session timeouts (as when the session of app-1 expired)." in found.text
     assert found.severity == "warn"
     assert "start them together" not in found.advice
@@ -223,19 +223,19 @@ def test_a_member_that_is_lost_and_comes_back_again_and_again_is_not_told_to_sta
 def test_a_group_by_epochs_is_not_advised_to_wait_for_its_members() -> None:
     """group.initial.rebalance.delay.ms is a classic group's."""
     run = [rebalance(at * 2000, 500, kind="consumer") for at in range(6)]
-    found = next(one for one in findings(facts(rebalances=run)) if one.kind == "restless")
+    found = next(one for one in findings(facts(rebalances=run)) if one.kind == "frequent rebalances")
     assert "group epoch" in found.advice
     assert "initial.rebalance.delay" not in found.advice
 
 
-def test_what_metadata_has_changed_is_said_where_it_is_known() -> None:
+def test_changed_metadata_is_reported_if_known() -> None:
     changes = ["orders: 2 to 6 partitions"]
     run = [rebalance(at * 2000, 500, cause="metadata change", cause_changes=changes) for at in range(6)]
-    found = next(one for one in findings(facts(rebalances=run)) if one.kind == "restless")
+    found = next(one for one in findings(facts(rebalances=run)) if one.kind == "frequent rebalances")
     assert "(as when metadata changed (orders: 2 to 6 partitions))" in found.text
 
 
-def test_an_assignment_that_came_late_is_another_story() -> None:
+def test_a_late_assignment_is_another_finding() -> None:
     slow = rebalance(0, 30_000, preparing_ms=1000, completing_ms=29_000)
     assert "most of it until the assignment was stored" in only(facts(rebalances=[slow]))
 
@@ -286,7 +286,7 @@ def test_many_falls_of_a_group_are_one_finding() -> None:
     )
 
 
-def test_what_was_delivered_twice_is_told_with_whom() -> None:
+def test_duplicates_are_reported_with_their_members() -> None:
     known = facts(duplicates=[duplicate(90, 120), duplicate(5, 7, partition=1)])
     assert only(known) == (
         "billing got 32 records twice: offsets 90 to 119 of orders-0 in generation 1 and again in 2 (to app-1, then to app-2), "
@@ -294,7 +294,7 @@ def test_what_was_delivered_twice_is_told_with_whom() -> None:
     )
 
 
-def test_what_was_only_sent_twice_is_a_note() -> None:
+def test_records_only_sent_twice_are_a_note() -> None:
     found = findings(facts(duplicates=[duplicate(90, 91, evidence="fetched")]))
     assert [one.severity for one in found] == ["good", "note"]
     assert found[1].text.startswith(
@@ -318,7 +318,7 @@ def test_a_group_that_falls_behind_and_one_that_caught_up() -> None:
     )
 
 
-def test_a_group_whose_offsets_were_deleted_is_not_told_to_have_caught_up() -> None:
+def test_a_group_with_deleted_offsets_has_not_caught_up() -> None:
     rows = [window(0, 5, 5), window(10_000, 900, 5), window(20_000, None, 0, deleted=3)]
     found = findings(facts(lag={"billing": rows}))
     assert found[1].text == (
@@ -344,9 +344,9 @@ def deletion(**columns: Any) -> Row:
     return {**known, **columns}
 
 
-def test_offsets_that_expired_with_their_group_are_told_as_such() -> None:
+def test_offsets_that_expired_with_their_group_are_reported_as_expired() -> None:
     found = findings(facts(deletions=[deletion()]))
-    assert [(one.kind, one.severity) for one in found] == [("nothing", "good"), ("deleted", "note")]
+    assert [(one.kind, one.severity) for one in found] == [("nothing", "good"), ("deleted offsets", "note")]
     assert found[1].text == (
         "billing lost its committed offsets of 6 partitions, such as orders-0 at 22:13:25: nothing was committed for 7 d 1 min 30 s,"
         " and by default offsets expire after 7 days; the group itself was deleted with them."
@@ -356,7 +356,7 @@ def test_offsets_that_expired_with_their_group_are_told_as_such() -> None:
 def test_an_offset_that_was_deleted_and_begun_anew_is_a_warning() -> None:
     row = deletion(offsets=1, idle_ms=60_000, how="deleted", group_ended=False, returned=1)
     (found,) = findings(facts(deletions=[row, deletion(at_ms=T0 + 9000, offsets=2)]))
-    assert (found.kind, found.severity) == ("deleted", "warn")
+    assert (found.kind, found.severity) == ("deleted offsets", "warn")
     assert found.text == (
         "billing lost its committed offset of orders-0 at 22:13:25, 1 min after the last commit: deleted"
         " with their topic or by a request,"
@@ -364,14 +364,14 @@ def test_an_offset_that_was_deleted_and_begun_anew_is_a_warning() -> None:
     )
 
 
-def test_a_date_stands_where_the_day_is_another_than_the_finding_s() -> None:
+def test_a_date_is_printed_if_the_day_differs_from_the_findings() -> None:
     day = 86_400_000
     found = findings(facts(stuck=[stuck(0, day)]))[0]
     assert "between 22:13:20 and 2023-11-15 22:13:20" in found.text
     assert text([found]).startswith("2023-11-14 22:13:20.000  ")
 
 
-def test_a_group_without_records_of_its_own_is_told_by_what_the_log_still_holds() -> None:
+def test_a_group_without_own_records_is_known_by_its_other_records() -> None:
     def advice(**partition: int) -> str:
         fallen = regression(0, 9, 5, None, from_generation=None, to_generation=None)
         return findings(facts(regressions=[fallen], partitions=[{"log_partition": 12, **partition}]))[0].advice
@@ -381,7 +381,7 @@ def test_a_group_without_records_of_its_own_is_told_by_what_the_log_still_holds(
     assert "has been cleaned" in advice(records=10, first_offset=5, last_offset=14)
 
 
-def test_an_unknown_or_small_lag_is_not_told() -> None:
+def test_an_unknown_or_small_lag_is_no_finding() -> None:
     rows = {"billing": [window(0, None, 5)], "audit": [window(0, 0, 1), window(10_000, 40, 0)]}
     assert findings(facts(lag=rows))[0].kind == "nothing"
 
@@ -389,7 +389,7 @@ def test_an_unknown_or_small_lag_is_not_told() -> None:
 # ------------------------------------------------------------------------------------------------ partitions, input
 
 
-def test_a_hot_partition_is_told_with_who_made_it_so() -> None:
+def test_a_hotspot_is_reported_with_its_busiest_group() -> None:
     rows = [hotspot(12, 8000, 0.8, groups=3, busiest_group="billing", busiest_records=7000), hotspot(3, 2000, 0.2)]
     found = findings(facts(hotspots=rows))[1]
     assert found.text == "__consumer_offsets-12 holds 80% of all records, of 3 groups; billing alone wrote 70% of all."
@@ -399,14 +399,14 @@ def test_few_records_make_no_hot_partition() -> None:
     assert findings(facts(hotspots=[hotspot(12, 30, 1.0)]))[-1].kind == "nothing"
 
 
-def test_another_number_of_partitions_is_told_and_groups_that_none_explains() -> None:
+def test_another_number_of_partitions_and_misplaced_groups_are_reported() -> None:
     found = findings(facts(hotspots=[hotspot(3, 10, 0.5, partitions=12), hotspot(4, 10, 0.5, partitions=12)]))
     assert found[1].text == "The groups are placed as if __consumer_offsets had 12 partitions, not Kafka's usual 50."
     odd = only(facts(hotspots=[hotspot(3, 10, 1.0, partitions=None, misplaced=1, groups=3)]))
     assert odd == "1 group is in another offsets partition than the hash selects (3), with any number of partitions."
 
 
-def test_a_group_or_two_do_not_tell_how_many_partitions_there_are() -> None:
+def test_one_or_two_groups_do_not_show_the_number_of_partitions() -> None:
     few = findings(facts(hotspots=[hotspot(at, 10, 0.5, partitions=None, misplaced=1) for at in (0, 1)]))[-1]
     assert few.severity == "note"
     assert few.text == (
@@ -416,7 +416,7 @@ def test_a_group_or_two_do_not_tell_how_many_partitions_there_are() -> None:
     )
 
 
-def test_what_could_not_be_read_is_told_with_its_place() -> None:
+def test_unreadable_input_is_reported_with_its_position() -> None:
     skipped = {"file": "x.log", "position": 4711, "bytes": 9, "reason": "the CRC is wrong"}
     assert only(facts(skipped=[skipped, skipped], left_out={"skipped": 3})) == (
         "5 pieces of the input could not be read: x.log at 4,711: the CRC is wrong, and 4 more."
@@ -433,7 +433,13 @@ def test_the_weightiest_come_first() -> None:
         skipped=[{"file": "x", "position": None, "bytes": None, "reason": "not a log"}],
         rebalances=[rebalance(300_000, 45_000)],
     )
-    assert [one.kind for one in findings(known)] == ["stuck", "regression", "skipped", "slow", "regression"]
+    assert [one.kind for one in findings(known)] == [
+        "stuck",
+        "regression",
+        "unreadable input",
+        "slow rebalance",
+        "regression",
+    ]
 
 
 def test_many_of_a_kind_are_cut_short_and_the_rest_is_named() -> None:
@@ -449,7 +455,7 @@ def test_the_text_has_times_and_advice() -> None:
     assert "\n    The new owner continued from an older offset" in told
 
 
-def test_compaction_is_told_from_what_is_missing() -> None:
+def test_compaction_is_known_from_missing_records() -> None:
     def log(partition: int, records: int, first: int, last: int) -> Row:
         return {"log_partition": partition, "records": records, "first_offset": first, "last_offset": last}
 

@@ -149,7 +149,7 @@ def test_the_same_rows_as_from_a_disk(spark: Any, data: Path, remote: str) -> No
 
 
 @pytest.mark.spark
-def test_what_fails_there_is_said_in_a_line(spark: Any, s3: str, hdfs: str) -> None:
+def test_failures_of_hadoop_are_reported_in_a_line(spark: Any, s3: str, hdfs: str) -> None:
     reader = HadoopFiles(spark)
     path_of = spark.sparkContext._jvm.org.apache.hadoop.fs.Path
     with files.through(reader):
@@ -157,7 +157,7 @@ def test_what_fails_there_is_said_in_a_line(spark: Any, s3: str, hdfs: str) -> N
             (f"{s3}x", "no such directory"),
             (f"{hdfs}x", "no such directory"),
             (f"s3a://other-{BUCKET}/broker-3", "there is no such bucket"),
-            ("hdfs://127.0.0.1:1/broker-3", "nobody answers there"),
+            ("hdfs://127.0.0.1:1/broker-3", "no server answers there"),
             ("gs://bucket/broker-3", "Spark"),
         ):
             with pytest.raises(UsageError) as told:
@@ -205,7 +205,7 @@ def test_what_fails_there_is_said_in_a_line(spark: Any, s3: str, hdfs: str) -> N
         ),
     ],
 )
-def test_what_can_be_told_before_is(
+def test_invalid_addresses_are_reported_before_spark_starts(
     given: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker_sim.pipeline.session.is_running", lambda: False)
@@ -226,5 +226,5 @@ def test_what_can_be_told_before_is(
         ({}, ["hadoop-aws-3.5.0.jar"]),
     ],
 )
-def test_who_brings_the_library_is_let_through(conf: dict[str, str], own: list[str]) -> None:
+def test_a_given_library_is_accepted(conf: dict[str, str], own: list[str]) -> None:
     check("s3a://logs/broker-3", conf, lambda: own)

@@ -101,13 +101,13 @@ def test_a_part_that_has_become_whole_since(tmp_path: Path) -> None:
     assert [one.name for one in found(part)] == [str(part.with_suffix(""))]
 
 
-def test_a_second_process_s_journal_is_told_apart(tmp_path: Path) -> None:
+def test_the_journal_of_a_second_process_is_distinguished(tmp_path: Path) -> None:
     for number, first in ((1, 1), (2, 4), (3, 1), (4, 4)):
         marks(tmp_path / "j" / f"journal-{number:06}.ndjson", first, 3)
     assert [(one.number, one.journal) for one in found(tmp_path / "j")] == [(1, 1), (2, 1), (3, 3), (4, 3)]
 
 
-def test_files_that_were_deleted_do_not_change_what_a_stream_has_found_out(tmp_path: Path) -> None:
+def test_deleted_files_do_not_change_the_offsets_of_a_stream(tmp_path: Path) -> None:
     files = [
         marks(tmp_path / "j" / f"journal-{number:06}.ndjson", first, 3) for number, first in ((1, 1), (2, 4), (3, 7))
     ]
@@ -122,7 +122,7 @@ def test_files_that_were_deleted_do_not_change_what_a_stream_has_found_out(tmp_p
 
 
 @pytest.mark.parametrize("text", ["", "mode=failfast", "body=maybe", "tasks=0", "startingOffsets=now"])
-def test_what_can_not_be_asked_for(tmp_path: Path, text: str) -> None:
+def test_invalid_options_of_the_source(tmp_path: Path, text: str) -> None:
     name, _, value = text.partition("=")
     with pytest.raises(UsageError) as told:
         JournalOptions.of({"path": str(tmp_path), name: value} if name else {})
@@ -141,7 +141,7 @@ def test_where_there_is_nothing(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ what is wrong with them
 
 
-def test_garbage_is_told_and_the_rest_read(tmp_path: Path) -> None:
+def test_unreadable_lines_are_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     path = tmp_path / "j" / "journal-000001.ndjson"
     path.parent.mkdir()
     bad = [
@@ -226,7 +226,7 @@ def test_numbers_and_texts_that_columns_can_not_hold(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"hello\nworld\n", b"\x00\x01\x02" * 1000 + b"\n", b'{"level": "info"}\n' * 50])
-def test_a_file_that_is_no_journal(tmp_path: Path, content: bytes) -> None:
+def test_a_file_without_journal_events(tmp_path: Path, content: bytes) -> None:
     other = tmp_path / "j" / "other.ndjson"
     other.parent.mkdir()
     other.write_bytes(content)
@@ -346,7 +346,7 @@ def test_a_stream_s_limit_and_its_start(tmp_path: Path) -> None:
     assert late.latestOffset({"positions": {}, "journals": {}}) == position
 
 
-def test_what_a_stream_can_no_longer_read(tmp_path: Path) -> None:
+def test_files_that_a_stream_can_no_longer_read(tmp_path: Path) -> None:
     gone, short = (marks(tmp_path / "j" / f"journal-{number:06}.ndjson", number * 10, 5) for number in (1, 2))
     stream = stream_of(tmp_path / "j")
     end = stream.latestOffset(stream.initialOffset())
@@ -355,7 +355,7 @@ def test_what_a_stream_can_no_longer_read(tmp_path: Path) -> None:
     short.write_bytes(short.read_bytes()[:10])
     rows = streamed(stream, stream.initialOffset(), end)
     assert [(row["type"], row["file"], row["text"]) for row in rows] == [
-        ("skipped", str(gone), "the file is gone"),
+        ("skipped", str(gone), "the file was deleted"),
         ("skipped", str(short), f"the file had {size} bytes and has 10 now"),
     ]
 

@@ -116,7 +116,7 @@ def test_ends_come_from_batch_headers_and_stop_at_a_torn_one(tmp_path: Path) -> 
     assert list(ends_of(str(tmp_path / "00000000000000000009.log"))) == []
 
 
-def test_segments_of_a_partition_follow_each_other_and_time_stands_still_where_it_went_back(tmp_path: Path) -> None:
+def test_segments_are_read_in_order_and_time_does_not_decrease_between_them(tmp_path: Path) -> None:
     folder = tmp_path / "orders-3"
     folder.mkdir()
     (folder / "00000000000000000000.log").write_bytes(batch(0, 10, 3) + batch(3, 2500, 2))

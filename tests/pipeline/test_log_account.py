@@ -54,13 +54,13 @@ def stalls(*rows: list[dict[str, Any]], states: list[dict[str, Any]] = STATE) ->
     return list(stalls_of([one for each in rows for one in each], states, T0 + 40_000))
 
 
-def test_a_partition_that_stands_with_more_to_read_while_others_move_is_a_stall() -> None:
+def test_a_partition_with_records_to_read_whose_offset_does_not_advance_while_others_do_stalls() -> None:
     (found,) = stalls(windows(*STANDS, ahead=50), windows(*GOES_ON, partition=1))
     assert (found["partition"], found["offset"], found["stalled_ms"], found["moved"]) == (0, 100, 20_000, 1)
     assert (found["pending"], found["commits"], found["members"], found["generations"]) == (50, 19, True, 0)
 
 
-def test_the_same_offset_all_night_with_nothing_behind_it_is_none() -> None:
+def test_an_offset_at_the_log_end_that_does_not_advance_is_no_stall() -> None:
     assert stalls(windows(*range(0, 100, 10), *[100] * 20), windows(*GOES_ON, partition=1)) == []
 
 
@@ -73,7 +73,7 @@ def test_without_ends_a_jump_afterwards_shows_that_there_was_more() -> None:
     assert stalls(windows(*gently, end=None)) == []
 
 
-def test_without_ends_three_generations_at_one_offset_are_told_too() -> None:
+def test_without_log_ends_three_generations_at_one_offset_are_a_stall() -> None:
     restarts = [*STATE, *({"at_ms": T0 + at * 1000, "members": 2, "generation": at} for at in (12, 16, 20))]
     (found,) = stalls(windows(*range(0, 100, 10), *[100] * 30, end=None), states=restarts)
     assert (found["pending"], found["generations"]) == (None, 3)
@@ -127,19 +127,19 @@ def test_an_epoch_is_a_rebalance_until_the_last_member_has_reached_it() -> None:
     assert (second["kind"], second["size_before"], second["size_after"], second["log_offset"]) == ("consumer", 1, 2, 5)
 
 
-def test_a_member_that_is_gone_left_or_fell_silent_and_the_last_one_leaves_it_empty() -> None:
+def test_a_departed_member_left_or_expired_and_the_last_one_leaves_the_group_empty() -> None:
     group = Modern().joins(0, "a", 1).reaches(0, "a", 1)
     group.record("CurrentMemberAssignment", 50, "a").record("MemberMetadata", 50, "a").record("Metadata", 50, epoch=2)
     last = list(group.reader.rows())[-1]
-    assert (last["cause"], last["end"], last["size_after"], last["cause_certainty"]) == ("gone", "empty", 0, None)
+    assert (last["cause"], last["end"], last["size_after"], last["cause_certainty"]) == ("departed", "empty", 0, None)
 
 
-def test_a_static_member_that_is_away_holds_nobody_up() -> None:
+def test_a_static_member_that_left_temporarily_delays_no_member() -> None:
     group = Modern().joins(0, "a", 1, "i").reaches(0, "a", 1).reaches(5, "a", -2).joins(10, "b", 2).reaches(11, "b", 2)
     assert list(group.reader.rows())[-1]["end"] == "stable"
 
 
-def test_an_epoch_that_is_overtaken_failed() -> None:
+def test_a_superseded_epoch_failed() -> None:
     group = Modern().joins(0, "a", 1).joins(1, "b", 2).reaches(2, "a", 2).reaches(2, "b", 2)
     assert [one["end"] for one in group.reader.rows()] == ["failed", "stable"]
 
@@ -254,13 +254,13 @@ def test_a_group_that_ended_in_order_is_no_alarm_while_producers_go_on() -> None
     assert (alarm.kind, alarm.severity) == ("lag", "bad"), "of a group of which nothing else is known it is one"
 
 
-def test_a_group_whose_last_member_crashed_is_one() -> None:
+def test_a_crash_of_the_last_member_is_reported_with_the_lag() -> None:
     crashed = rebalance(5000, 10, cause="session timeout", size_after=0, source="log")
     found = findings(facts(journal=None, lag=BEHIND, states=state(), rebalances=[crashed]))
-    assert {one.kind: one.severity for one in found} == {"lost": "warn", "lag": "bad"}
+    assert {one.kind: one.severity for one in found} == {"session expired": "warn", "lag": "bad"}
 
 
-def test_offsets_that_were_set_forward_are_told_as_skipped() -> None:
+def test_offsets_that_were_reset_to_later_ones_are_reported_as_skipped() -> None:
     reset = row(
         OFFSET_RESETS.names, group="billing", log_partition=12, log_offset=3, at_ms=T0, partitions=2, back=0, skipped=500,
         topic="orders", partition=0, from_offset=10, to_offset=400,
@@ -304,12 +304,12 @@ def stall(**columns: Any) -> dict[str, Any]:
         ),  # somebody restarts it, and nobody writes there
     ],
 )
-def test_what_a_stall_is_taken_for(columns: dict[str, Any], told: tuple[str, str, str]) -> None:
+def test_causes_of_a_stall(columns: dict[str, Any], told: tuple[str, str, str]) -> None:
     found = only(facts(stalls=[stall(**columns)]))
     assert (found.kind, found.severity, found.certainty) == told
 
 
-def test_members_that_went_and_came_back_once_in_a_stall_did_not_die_of_a_record() -> None:
+def test_members_that_left_and_rejoined_once_in_a_stall_did_not_crash_on_a_record() -> None:
     """A release: all are closed, and started again. Whoever dies of a record comes back more often than that."""
     names = [f"app-{number}-5f0c2f7e-8d3b-4f4e-9d2a-1c2b3d4e5f6{number}" for number in (1, 2)]
     moves = [(names, names[:1]), (names[:1], []), ([], names[:1]), (names[:1], names)]
@@ -332,16 +332,16 @@ def test_members_that_went_and_came_back_once_in_a_stall_did_not_die_of_a_record
 
 
 @pytest.mark.parametrize("columns", [{"members": False}, {"members": None}])
-def test_a_stall_without_members_is_told_as_lag_alone(columns: dict[str, Any]) -> None:
+def test_a_stall_without_members_is_reported_as_lag_alone(columns: dict[str, Any]) -> None:
     assert not [one for tell in ABOUT_ACCOUNTS for one in tell(facts(stalls=[stall(**columns)]))]
 
 
-def test_a_stall_that_a_stuck_partition_explains_is_not_told_again() -> None:
+def test_a_stall_caused_by_a_stuck_partition_is_no_finding_of_its_own() -> None:
     stuck = row(STUCK_PARTITIONS.names, log_partition=12, from_ms=T0, to_ms=T0 + 50_000, groups=["billing"])
     assert not [one for tell in ABOUT_ACCOUNTS for one in tell(facts(stalls=[stall()], stuck=[stuck]))]
 
 
-def test_a_partition_that_a_transaction_holds_is_not_said_to_wait_for_its_member() -> None:
+def test_a_partition_with_an_open_transaction_does_not_wait_for_its_member() -> None:
     stood = stall()
     at = f"{stood['topic']}-{stood['partition']} at {stood['offset']}"
     known = {
@@ -378,13 +378,13 @@ def test_moves_at_one_time_are_one_finding_and_a_note_unless_records_are_lost() 
     assert (found.severity, found.lines) == ("note", ("a.log:1", "a.log:1"))
     assert found.text.startswith("__consumer_offsets-0 and __consumer_offsets-3 went to other leaders")
     again = [moves[0], {**moves[1], "from_node": 3}]
-    went, stayed = (one for one in findings(facts(moves=again)) if one.kind in ("moved", "epoch"))
+    went, stayed = (one for one in findings(facts(moves=again)) if one.kind in ("coordinator moved", "leader epoch"))
     assert went.text.startswith("__consumer_offsets-0 went to another leader")
-    assert (stayed.kind, stayed.severity, stayed.log_partition) == ("epoch", "note", 3)
+    assert (stayed.kind, stayed.severity, stayed.log_partition) == ("leader epoch", "note", 3)
     assert "broker 3 is still the leader" in stayed.text
     mark = {"what": "unclean", "topic": "__consumer_offsets", "partition": 3, "ts_ms": T0, "file": "a.log", "line": 7}
     lost = only(facts(marks=[mark], moves=[{**moves[1], "unclean": True}]))
-    assert (lost.kind, lost.severity, lost.log_partition, lost.lines) == ("unclean", "bad", 3, ("a.log:7",))
+    assert (lost.kind, lost.severity, lost.log_partition, lost.lines) == ("unclean election", "bad", 3, ("a.log:7",))
 
 
 def test_an_open_transaction_beyond_its_timeout_hangs() -> None:
@@ -404,5 +404,5 @@ def test_certainty_and_evidence_stand_in_the_text_and_in_json() -> None:
     assert "(likely)" in text([found])
     assert "Shown by 40 of __consumer_offsets-12." in text([found])
     assert found.to_dict()["evidence"] == [{"log": "__consumer_offsets-12", "offset": 40}]
-    lines = Finding("moved", "note", 1, "x", lines=("/var/log/kafka/server.log:88",)).to_dict()["evidence"]
+    lines = Finding("coordinator moved", "note", 1, "x", lines=("/var/log/kafka/server.log:88",)).to_dict()["evidence"]
     assert lines == [{"file": "/var/log/kafka/server.log", "line": 88}]

@@ -100,41 +100,43 @@ def two(last: float, closed: float) -> Log:
         (100, 101, ("leave", "certain", ["app-2"])),
         (100, 111, ("session timeout", "likely", ["app-2"])),
         (100, 160.5, ("poll timeout", "likely", ["app-2"])),
-        (100, 140, ("gone", None, ["app-2"])),  # neither a session nor a poll: it may have had nothing to commit
-        (100, 1000, ("gone", None, ["app-2"])),
+        (100, 140, ("departed", None, ["app-2"])),  # neither a session nor a poll: it may have had nothing to commit
+        (100, 1000, ("departed", None, ["app-2"])),
     ],
 )
-def test_a_member_that_is_gone_is_judged_by_its_last_commit(last: float, closed: float, told: tuple[Any, ...]) -> None:
+def test_the_cause_of_a_departure_is_derived_from_the_last_commit(
+    last: float, closed: float, told: tuple[Any, ...]
+) -> None:
     assert two(last, closed).last() == told
 
 
 def test_a_member_that_seldom_commits_shows_nothing_by_its_silence() -> None:
     log = Log().stands(0, member("app-1", 0), member("app-2", 1))
     log.stands(111, member("app-1", 0, 1), committed={0: (1, 110, 100), 1: (1, 100, 5)})
-    assert log.last() == ("gone", None, ["app-2"])
+    assert log.last() == ("departed", None, ["app-2"])
 
 
-def test_a_crashed_member_whose_client_is_back_is_told_as_crashed() -> None:
+def test_a_crashed_member_whose_client_rejoined_is_reported_as_crashed() -> None:
     log = Log().stands(0, member("app-1", 0), member("app-2", 1))
     log.stands(111, member("app-1", 0), member("app-2", 1, life=1), committed={0: (1, 110, 100), 1: (1, 100, 99)})
     assert log.last() == ("session timeout", "likely", ["app-2"])
 
 
-def test_a_member_that_dies_before_it_ever_commits_is_told_by_its_generation() -> None:
+def test_a_member_that_crashes_before_its_first_commit_is_known_by_its_generation() -> None:
     """As in a loop over a record that kills its consumer: the generation lasts a session."""
     log = Log().stands(0, member("app-1", 0), member("app-2", 1))
     log.stands(10.6, member("app-1", 0), member("app-2", 1, life=1), committed={0: (1, 10, 10)})
     assert log.last() == ("session timeout", "likely", ["app-2"])
 
 
-def test_a_static_member_that_is_back_is_no_loss() -> None:
+def test_a_static_member_that_rejoined_has_not_departed() -> None:
     first, again = (member("app-2", 1, life=life) | {"instance": "i-2"} for life in (0, 1))
     log = Log().stands(0, member("app-1", 0), first)
     log.stands(130, member("app-1", 0), again, committed={0: (1, 110, 100), 1: (1, 100, 99)})
     assert log.last()[0] == "join"
 
 
-def test_who_is_waited_for_is_who_committed_last() -> None:
+def test_the_group_waits_for_the_member_that_committed_last() -> None:
     log = Log().stands(0, member("app-1", 0), member("app-2", 1))
     log.stands(
         130, member("app-1", 0), member("app-2", 1), member("app-3"), committed={0: (1, 100, 100), 1: (1, 129.5, 129)}
@@ -144,7 +146,7 @@ def test_who_is_waited_for_is_who_committed_last() -> None:
     assert 28_000 <= row["waited_ms"] <= 30_000
 
 
-def test_a_rebalance_that_held_nobody_up_shows_no_waiting() -> None:
+def test_a_rebalance_without_delay_shows_no_waiting() -> None:
     log = Log().stands(0, member("app-1", 0), member("app-2", 1))
     log.stands(130, member("app-1", 0), member("app-2", 1), committed={0: (1, 129.4, 129), 1: (1, 129.5, 129)})
     assert log.told()[-1].get("waited_ms") is None
@@ -172,11 +174,11 @@ def test_a_rebalance_that_held_nobody_up_shows_no_waiting() -> None:
         ("something that no Kafka has said yet", "unknown", [], None),
     ],
 )  # fmt: skip
-def test_what_brokers_give_as_their_reason(reason: str, cause: str, who: list[str], error: str | None) -> None:
+def test_the_reasons_in_brokers_lines(reason: str, cause: str, who: list[str], error: str | None) -> None:
     assert cause_of_reason(reason) == (cause, who, error)
 
 
-def test_a_line_tells_when_the_window_opened_and_why_whatever_the_records_look_like() -> None:
+def test_a_line_has_the_beginning_and_the_cause_whatever_the_records_show() -> None:
     log = Log().line("preparing", 100.5, generation=1, detail=f"removing member app-2-{UUID}0 on heartbeat expiration")
     log.line("closed", 103, generation=2)
     log.stands(0, member("app-1", 0), member("app-2", 1)).stands(103, member("app-1", 0, 1))
@@ -186,7 +188,7 @@ def test_a_line_tells_when_the_window_opened_and_why_whatever_the_records_look_l
     assert row["evidence_lines"] == ["server.log:1", "server.log:2"]
 
 
-def test_what_a_member_said_in_a_line_of_its_own_counts() -> None:
+def test_the_reason_of_a_member_in_a_line_of_its_own_counts() -> None:
     """Kafka 4 gives the client's reason before it prepares, 3.4 within its own reason or just behind."""
     left = {"cause_members": f"app-2-{UUID}0", "detail": "consumer poll timeout has expired."}
     log = Log().line("left", 100.4, **left)
@@ -204,7 +206,7 @@ def test_a_clients_own_word_turns_a_leave_into_a_late_poll() -> None:
     assert log.last() == ("poll timeout", "certain", ["app-2"])
 
 
-def test_a_member_whose_session_ran_out_while_others_waited_is_among_the_lost() -> None:
+def test_a_member_whose_session_expired_while_others_waited_is_reported() -> None:
     log = Log().line(
         "preparing", 100, generation=1, detail=f"Adding new member app-2-{UUID}1 with group instance id None"
     )
@@ -215,7 +217,7 @@ def test_a_member_whose_session_ran_out_while_others_waited_is_among_the_lost() 
     assert (row["held_by"], row["held_who"], row["held_ms"]) == ("session", [f"app-2-{UUID}0"], 6000)
 
 
-def test_rebalances_without_a_record_are_told_by_lines_and_failed_where_the_next_began() -> None:
+def test_rebalances_without_a_record_come_from_lines_and_failed_if_the_next_began() -> None:
     reason = f"Adding new member app-1-{UUID}0 with group instance id None"
     log = Log().line("preparing", 10, generation=0, detail=reason).line("closed", 11, generation=1)
     log.line("preparing", 20, generation=1, detail=reason).line("closed", 21, generation=2).line(
@@ -241,7 +243,7 @@ def test_rebalances_without_a_record_are_told_by_lines_and_failed_where_the_next
         ("modern left", "left", "leave"),
     ],
 )
-def test_a_brokers_line_tells_why_a_member_of_a_consumer_group_is_gone(what: str, detail: str, cause: str) -> None:
+def test_a_brokers_line_has_the_cause_of_a_departure_from_a_consumer_group(what: str, detail: str, cause: str) -> None:
     log = Log().line(what, 50, cause_members="b", detail=detail)
     records = [
         ("MemberMetadata", 0, "a"),

@@ -67,7 +67,7 @@ def storm() -> Log:
     return log
 
 
-def test_a_member_that_comes_and_goes_is_a_storm_and_no_deployment() -> None:
+def test_a_member_that_joins_and_leaves_is_a_storm_and_no_deployment() -> None:
     (found,) = storm().told("storm")
     assert (found.severity, found.group) == ("warn", "billing")
     assert found.text == (
@@ -113,11 +113,11 @@ def test_generations_far_apart_are_no_storm(apart_s: int) -> None:
     assert bool(log.told("storm")) is (apart_s < 75)
 
 
-def test_an_assignment_that_came_late_is_told_with_what_is_known_of_its_length() -> None:
+def test_a_late_assignment_is_reported_with_its_known_duration() -> None:
     log = Log()
     log.stands(0, "app-1", "app-2")
     log.stands(60, "app-1", "app-2", "app-3", stored_s=14)
-    (found,) = log.told("slow")
+    (found,) = log.told("slow rebalance")
     assert (found.severity, found.at_ms) == ("warn", T0 + 60_000)
     assert found.text == (
         "billing took at least 14 s to rebalance at 22:14:20: the time from the end of the join phase until generation 2 was"
@@ -125,25 +125,25 @@ def test_an_assignment_that_came_late_is_told_with_what_is_known_of_its_length()
     )
 
 
-def test_a_member_that_does_not_come_back_is_a_note_that_says_what_is_not_known() -> None:
+def test_a_member_that_does_not_rejoin_is_a_note_with_what_is_unknown() -> None:
     log = Log()
     log.stands(0, "app-1", "app-2", "app-3")
     log.stands(40, "app-1", "app-3")
-    (found,) = log.told("gone")
+    (found,) = log.told("departed")
     assert found.severity == "note"
     assert found.text == "app-2 left billing, or expired, by 22:14:00, and did not rejoin; 2 stayed."
     log.stands(80, "app-1", "app-3", "app-2'")
-    assert log.told("gone") == []
+    assert log.told("departed") == []
 
 
-def test_a_group_that_ends_in_order_has_lost_nobody() -> None:
+def test_a_group_whose_members_all_left_has_no_departed_member() -> None:
     log = Log()
     log.stands(0, "app-1")
     log.stands(40)
     assert [one.kind for one in log.told()] == ["nothing"]
 
 
-def test_what_the_journal_tells_is_not_told_by_the_log_again() -> None:
+def test_findings_of_the_journal_are_not_repeated_from_the_log() -> None:
     rows = [{**row, "source": "journal"} for row in rebalances_of(storm()._json())]
     columns = ("started_ms", "timed_out", "preparing_ms", "error", "cause_detail", "closed_ms", "missing_before")
     known = [{**dict.fromkeys(columns), **row} for row in rows]
@@ -167,7 +167,7 @@ def test_records_and_rows_mean_the_same() -> None:
         ("share", "No leaving heartbeat arrived", "one by one looks."),
     ],
 )
-def test_what_is_advised_fits_the_kind_of_group(kind: str, lost: str, orderly: str) -> None:
+def test_the_advice_fits_the_type_of_group(kind: str, lost: str, orderly: str) -> None:
     about = {"kind": kind, "source": "log", "cause_certainty": "certain", "coordinator_partition": 12, "log_offset": 1}
     steps = [("join", name, 0) for name in ("a", "b", "c")] + [("session timeout", name, 1) for name in ("a", "b", "c")]
     rows = [
@@ -176,6 +176,6 @@ def test_what_is_advised_fits_the_kind_of_group(kind: str, lost: str, orderly: s
         for at, (cause, name, gone) in enumerate(steps)
     ]  # fmt: skip
     found = {one.kind: one for one in findings(facts(journal=None, rebalances=rows))}
-    assert found["lost"].advice.startswith(lost)
-    assert ("max.poll.interval.ms" in found["lost"].advice) is (kind == "classic")
+    assert found["session expired"].advice.startswith(lost)
+    assert ("max.poll.interval.ms" in found["session expired"].advice) is (kind == "classic")
     assert found["storm"].advice.endswith(orderly)

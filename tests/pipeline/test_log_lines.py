@@ -45,7 +45,7 @@ def test_moments_of_the_usual_layouts(line: str, ts_ms: int, level: str | None, 
     "line",
     ["", "\tat kafka.server.Foo(Foo.scala:12)", "org.apache.kafka.common.Oops: x", "[2026-13-29 10:03:11,120] x"],
 )
-def test_what_begins_with_no_moment(line: str) -> None:
+def test_lines_without_a_timestamp(line: str) -> None:
     assert stamp(line) is None
 
 
@@ -279,7 +279,7 @@ def test_a_line_without_a_group_has_the_one_of_its_file(tmp_path: Path) -> None:
     assert [row["group"] for row in found] == ["billing"]
 
 
-def test_files_that_are_no_logs_are_told_where_they_were_named(tmp_path: Path) -> None:
+def test_named_files_that_are_no_logs_are_reported(tmp_path: Path) -> None:
     (tmp_path / "x.log").write_bytes(b"\x00\x01\x02")
     (tmp_path / "empty.log").write_bytes(b"")
     (tmp_path / "other.log").write_text("nothing of interest\n")
@@ -302,7 +302,7 @@ def test_rolled_and_compressed_files_are_read_and_segments_are_not(tmp_path: Pat
     assert sorted(row["group"] for one in found for row in rows_of(one)) == ["x", "y"]
 
 
-def test_a_cut_gzip_is_told(tmp_path: Path) -> None:
+def test_a_truncated_gzip_file_is_reported(tmp_path: Path) -> None:
     whole = gzip.compress(f"{C4}Group y with generation 1 is now empty (X)\n".encode() * 200)
     (tmp_path / "server.log.gz").write_bytes(whole[: len(whole) // 2])
     (one,) = find([str(tmp_path)], "broker")

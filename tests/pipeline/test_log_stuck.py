@@ -55,7 +55,7 @@ def hit(group: str, partition: int = 3, shift: float = 0) -> list[Row]:
 # ------------------------------------------------------------------------------------------------ lines
 
 
-def test_refused_appends_are_a_period_from_the_first_record_that_waited_to_the_isr_that_is_whole_again() -> None:
+def test_refused_appends_are_a_period_from_the_first_waiting_record_to_the_complete_isr() -> None:
     """3.4: the ISR shrinks below min.insync.replicas, the leader refuses until the follower is back."""
     why = "NotEnoughReplicasException: The size of the current ISR Set(1) is insufficient"
     signs = [
@@ -72,14 +72,14 @@ def test_a_follower_that_had_all_shrinks_the_isr_and_nothing_is_stuck() -> None:
     assert told([sign("ISR shrinks", 50, offset=133, number=133, waits_ms=None)]) == []
 
 
-def test_whoever_leads_no_more_refuses_and_that_is_no_stuck_partition() -> None:
+def test_a_former_leader_that_refuses_is_no_stuck_partition() -> None:
     assert (
         told([sign("refused", 50, detail="NotLeaderOrFollowerException: For requests intended only for the leader")])
         == []
     )
 
 
-def test_under_min_isr_a_period_goes_on_until_it_is_said_to_be_over() -> None:
+def test_under_min_isr_a_period_lasts_until_a_line_ends_it() -> None:
     """4.x takes appends all the time: the ISR's own line says that they are not committed."""
     signs = [
         sign("ISR shrinks", 50, offset=120, number=133, waits_ms=T0 + 41_000),
@@ -90,7 +90,7 @@ def test_under_min_isr_a_period_goes_on_until_it_is_said_to_be_over() -> None:
     assert seconds(row) == (41, 140)
 
 
-def test_clients_whose_commits_time_out_tell_a_period_that_began_a_timeout_before() -> None:
+def test_a_period_from_timed_out_commits_began_a_timeout_before() -> None:
     fail = "The request timed out."
     signs = [
         sign("commit failed", at, detail=fail, group=group) for at in (45, 50, 55) for group in ("billing", "mail")
@@ -145,7 +145,7 @@ def test_one_group_is_a_hint_and_no_more() -> None:
     assert row["certainty"] == "possible"
 
 
-def test_who_has_nothing_to_commit_takes_up_again_with_its_usual_step() -> None:
+def test_a_group_without_records_resumes_with_its_usual_step() -> None:
     quiet = [paced(group, 3, commits(*HELD)) for group in ("billing", "mail")]
     assert told([], *quiet, paced("audit", 5, commits(*STEADY))) == []
 
@@ -159,7 +159,7 @@ def test_most_groups_of_a_partition_have_to_be_hit() -> None:
     assert told([], hit("billing"), *others, paced("audit", 5, commits(*STEADY))) == []
 
 
-def test_a_pause_in_which_a_group_rebalanced_is_none_by_itself() -> None:
+def test_a_pause_in_which_a_group_rebalanced_shows_nothing_by_itself() -> None:
     marked = commits(*HELD, jump_at=65, jump=250)
     rows = [*marked[:41], (1000, int(T0 + 50_000), None, None), *marked[41:]]
     assert told([], paced("billing", 3, rows), hit("mail"), paced("audit", 5, commits(*STEADY)))[0]["groups"] == [
@@ -167,7 +167,7 @@ def test_a_pause_in_which_a_group_rebalanced_is_none_by_itself() -> None:
     ]
 
 
-def test_another_partition_that_paused_with_one_that_lines_tell_of_is_told_with_it() -> None:
+def test_a_partition_that_paused_with_one_that_has_lines_is_part_of_its_period() -> None:
     signs = [sign("commit failed", at, detail="REQUEST_TIMED_OUT", group="billing") for at in (45.1, 50, 55, 60)]
     found = told(signs, hit("billing"), hit("audit", 6), paced("mail", 5, commits(*STEADY)))
     assert [(row["log_partition"], row["evidence"], row["certainty"]) for row in found] == [

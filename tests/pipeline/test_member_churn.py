@@ -73,7 +73,7 @@ def hand(spark: Any) -> dict[str, list[dict[str, Any]]]:
 WHEN = ("member", "joined_ms", "left_ms", "why", "tenure_ms", "replaces")
 
 
-def test_who_came_and_went_and_why(hand: Any) -> None:
+def test_members_that_joined_and_left_and_why(hand: Any) -> None:
     assert picked(hand["life"], *WHEN) == [
         ("one", 1_000_000, 1_002_000, "leave", 2000, False),
         ("two", 1_001_000, 1_001_500, "session timeout", 500, False),
@@ -96,7 +96,7 @@ def test_a_static_member_that_comes_back(hand: Any) -> None:
     ]
 
 
-def test_what_is_counted(spark: Any) -> None:
+def test_counts_of_members(spark: Any) -> None:
     events = frame(spark, **{name: book.events for name, book in by_hand().items() if name in ("life", "static")})
     churn = by_run(member_churn(events))
     assert list(churn["life"][0]) == list(MEMBER_CHURN.names)
@@ -126,7 +126,7 @@ def test_what_is_counted(spark: Any) -> None:
 # ------------------------------------------------------------------------------------------------ real runs
 
 
-def test_what_scenarios_did(spark: Any) -> None:
+def test_memberships_of_scenarios(spark: Any) -> None:
     churn = by_run(member_churn(frame(spark, **all_played(), large=large().events)).where("`group` != 'audit'"))
     counted = ("joins", "leaves", "expirations", "timeouts", "replacements", "static_members", "present")
     expected = {
@@ -157,8 +157,8 @@ def test_a_script_s_members(lives: Any, version: str) -> None:
     ]
     assert picked(logged, *names) == [  # of the log it is known when the generations without them were stored
         ("web-1", ids["web-1"], at["first"], None, None, "log"),
-        ("web-2", ids["web-2"], at["shared"], at["left"] + 2000, "gone", "log"),
-        ("web-3", ids["web-3"], at["came"], at["alone"], "gone", "log"),
+        ("web-2", ids["web-2"], at["shared"], at["left"] + 2000, "departed", "log"),
+        ("web-3", ids["web-3"], at["came"], at["alone"], "departed", "log"),
     ]
 
 

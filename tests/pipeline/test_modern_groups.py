@@ -116,7 +116,7 @@ def check(tables: dict[str, list[dict[str, Any]]]) -> None:
     assert [(row["kind"], row["cause"], row["size_before"], row["size_after"], row["end"]) for row in rebalances] == [
         ("consumer", "join", 0, 1, "stable"),
         ("consumer", "join", 1, 2, "stable"),
-        ("consumer", "gone", 2, 1, "stable"),
+        ("consumer", "departed", 2, 1, "stable"),
     ]
     (churn,) = tables["member_churn"]
     counted = ("members", "static_members", "joins", "replacements", "departures", "present", "tenures", "source")
@@ -174,7 +174,7 @@ def of_members(log: Log) -> list[tuple[Any, ...]]:
     return [(row["member"], row["joined_ms"] is not None, row["left_ms"] is not None) for row in rows]
 
 
-def test_who_goes_over_to_the_other_protocol_stays() -> None:
+def test_members_of_a_converted_group_stay() -> None:
     log = Records()
     log.generation(0, 1, ["a"])
     log.add("group_tombstone", 1, group=GROUP)
@@ -188,7 +188,7 @@ def test_who_goes_over_to_the_other_protocol_stays() -> None:
     assert of_members(log) == [("a", True, False), ("b", True, True)]
 
 
-def test_one_that_went_over_did_not_begin_without_members() -> None:
+def test_a_converted_group_did_not_begin_without_members() -> None:
     log = Records()
     log.generation(0, 1, ["a"])
     log.generation(1, 2, ["a"])
@@ -198,7 +198,7 @@ def test_one_that_went_over_did_not_begin_without_members() -> None:
     assert of_members(log) == [("a", True, False), ("b", True, False)]
 
 
-def test_a_group_that_is_deleted_has_nobody() -> None:
+def test_a_deleted_group_has_no_members() -> None:
     log = Records()
     log.joins(0, "a", 1)
     log.told(1, "MemberMetadata", "a", gone=True)
@@ -208,7 +208,7 @@ def test_a_group_that_is_deleted_has_nobody() -> None:
     assert of_members(log) == [("a", True, True)]
 
 
-def test_what_compaction_left_tells_who_is_in() -> None:
+def test_remaining_records_after_compaction_show_the_members() -> None:
     """The group's record is older than those of its members, and of an epoch above the first."""
     log = Records()
     log.told(0, "Metadata", epoch=7)
@@ -217,7 +217,7 @@ def test_what_compaction_left_tells_who_is_in() -> None:
     assert of_members(log) == [("a", False, False)]
 
 
-def test_an_epoch_whose_last_member_is_gone_before_it_reached_it_was_never_stable() -> None:
+def test_an_epoch_whose_last_member_departs_before_it_reaches_it_was_never_stable() -> None:
     """Members of a share group need not heartbeat before their session ends."""
     log = Records()
     log.joins(0, "a", 1)

@@ -159,7 +159,7 @@ def some_batches(draw: Any) -> bytes:
 
 @pytest.mark.slow
 @given(st.lists(some_batches(), max_size=5))
-def test_columns_are_what_the_decoders_give(batches: list[bytes]) -> None:
+def test_columns_equal_those_of_the_decoders(batches: list[bytes]) -> None:
     both(piece(*batches, position=1000))
 
 
@@ -305,7 +305,7 @@ def test_kip_848_records_and_unknown_ones_stay_as_they_are() -> None:
     assert [(row["raw_key"], row["raw_value"]) for row in found] == pairs
 
 
-def test_a_value_of_a_version_that_nobody_knows_is_kept_and_told() -> None:
+def test_a_value_of_an_unknown_version_is_kept_and_reported() -> None:
     key, value = commit("g", "t", 0, 5)
     assert value is not None
     given = piece(build_batch([(key, b"\x00\x09" + value[2:]), commit("g", "t", 1, 6)], NOW_MS, base_offset=50))
@@ -342,7 +342,7 @@ def test_a_batch_that_lies_about_its_records_is_left_out_with_the_reason() -> No
     assert fault.reason == "Invalid record size: 0"
 
 
-def test_a_codec_whose_library_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_codec_whose_library_is_missing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     packed = encode_batch([Record(0, NOW_MS, *commit("g", "t", 0, 1))], codec=Codec.ZSTD)
@@ -359,7 +359,7 @@ def test_more_than_positions_can_hold_is_read_plainly(monkeypatch: pytest.Monkey
     assert [row["committed_offset"] for row in both(piece(*packed))] == list(range(5))
 
 
-def test_what_brokers_write_needs_no_second_way() -> None:
+def test_records_of_brokers_take_the_fast_path() -> None:
     """A record for which the quick way isn't enough costs thirty times as much."""
     pairs = [
         commit(f"group-{n}", f"orders-{n % 3}", n, n if n % 5 else None, version)

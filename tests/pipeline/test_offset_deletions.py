@@ -34,7 +34,7 @@ def test_a_deleted_group_an_expired_offset_and_one_that_was_begun_anew(spark: An
     ]
 
 
-def test_what_the_cleaner_took_is_not_guessed_and_a_second_tombstone_deletes_nothing(spark: Any) -> None:
+def test_removed_records_are_not_guessed_and_a_second_tombstone_deletes_nothing(spark: Any) -> None:
     log = Log()
     log.delete(1000)
     log.delete(2000)

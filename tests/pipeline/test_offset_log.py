@@ -69,7 +69,7 @@ def test_a_transaction_counts_at_its_marker_and_not_if_it_was_aborted_or_is_open
     assert collected(commits(log.frame(spark)), *names, by="effect_offset") == [(2, 2, T0 + 2, 50), (0, 4, T0 + 4, 100)]
 
 
-def test_the_value_s_timestamp_serves_where_the_record_has_none(spark: Any) -> None:
+def test_the_timestamp_of_the_value_is_used_if_the_record_has_none(spark: Any) -> None:
     log = Log()
     log.commit(0, 10, record_ts_ms=None, commit_ts_ms=T0 + 77)
     assert collected(commits(log.frame(spark)), "at_ms", by="log_offset") == [(T0 + 77,)]

@@ -46,7 +46,7 @@ def test_a_data_directory(data: Path) -> None:
     assert keys(find_logs([str(data)], "monday")) == ["monday/0", "monday/1", "monday/12"]
 
 
-def test_a_folder_a_file_and_what_is_relative(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_a_file_and_relative_paths(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert keys(find_logs([str(data / f"{OFFSETS}-12")])) == ["data/12"]
     assert keys(find_logs([f"{data}/{OFFSETS}-12/"])) == ["data/12"]
     assert keys(find_logs([str(data / f"{OFFSETS}-1" / f"{0:020d}.log")])) == ["data/1"]
@@ -84,7 +84,7 @@ def test_a_name_that_leads_nowhere(name: str, data: Path) -> None:
         find_logs([str(data), name])
 
 
-def test_what_is_no_log_is_told(data: Path) -> None:
+def test_directories_that_are_no_logs_are_reported(data: Path) -> None:
     (data.parent / "empty").mkdir()
     (data.parent / "loose").mkdir()
     (data.parent / "loose" / f"{0:020d}.log").write_bytes(DATA)
@@ -100,13 +100,13 @@ def test_what_is_no_log_is_told(data: Path) -> None:
     assert why(find_logs([str(one) for one in named])) == [
         ("orders-0", "a partition of the topic orders, not of __consumer_offsets"),
         ("empty", "no __consumer_offsets-N folder in it"),
-        ("loose", "segments in a folder whose name does not tell their partition, as __consumer_offsets-12 does"),
+        ("loose", "segments in a folder without their partition in its name, as __consumer_offsets-12 does"),
         ("__consumer_offsets-7", "no segments in it"),
         ("meta.properties", "not a segment in a __consumer_offsets-N folder"),
     ]
 
 
-def test_folders_that_kafka_was_about_to_drop_are_told(data: Path) -> None:
+def test_folders_that_kafka_was_deleting_are_reported(data: Path) -> None:
     name = f"{OFFSETS}-3.{'0' * 32}-"
     for ending in ("delete", "future", "stray"):
         (data / f"{name}{ending}").mkdir()
@@ -116,7 +116,7 @@ def test_folders_that_kafka_was_about_to_drop_are_told(data: Path) -> None:
     assert keys(found) == ["data/0", "data/1", "data/12"]
 
 
-def test_a_folder_that_may_not_be_read_is_told(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_without_read_permission_is_reported(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     list_all = files.listing
 
     def refusing(folder: str) -> list[files.FileEntry]:
@@ -156,7 +156,7 @@ def test_the_same_log_named_twice_is_read_once(data: Path) -> None:
         ("file://elsewhere/x", "a file: URI of another machine"),
     ],
 )
-def test_what_cannot_be_opened_is_one_line(name: str, says: str) -> None:
+def test_files_that_cannot_be_opened_are_one_line(name: str, says: str) -> None:
     with pytest.raises(UsageError, match=says) as caught:
         find_logs([name])
     assert "\n" not in str(caught.value)

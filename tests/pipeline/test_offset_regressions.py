@@ -15,7 +15,7 @@ WHAT = ("group", "partition", "from_offset", "to_offset", "by", "how")
 BY = ["log_partition", "log_offset"]
 
 
-def test_offsets_that_only_grow_or_repeat_are_none(spark: Any) -> None:
+def test_offsets_that_only_increase_or_repeat_are_no_regressions(spark: Any) -> None:
     log = Log()
     for at, offset in enumerate((10, 20, 20, 35)):
         log.commit(at, offset)
@@ -24,7 +24,7 @@ def test_offsets_that_only_grow_or_repeat_are_none(spark: Any) -> None:
     assert offset_regressions(log.frame(spark)).count() == 0
 
 
-def test_each_kind_is_told_with_its_generations(spark: Any) -> None:
+def test_each_kind_of_regression_has_its_generations(spark: Any) -> None:
     log = Log()
     log.generation(0, 1)  # 0
     log.commit(10, 100)  # 1
@@ -74,7 +74,7 @@ def test_an_aborted_transaction_moves_nothing(spark: Any) -> None:
     assert offset_regressions(log.frame(spark)).count() == 0
 
 
-def test_a_transaction_goes_back_where_its_marker_lies(spark: Any) -> None:
+def test_a_transactional_offset_decreases_at_its_marker(spark: Any) -> None:
     log = Log()
     log.in_transaction(7, 0, 50)
     log.commit(1, 80)

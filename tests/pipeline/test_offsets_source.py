@@ -155,7 +155,7 @@ def test_tasks_are_about_as_many_as_cores(spark: Any, tmp_path: Path) -> None:
     assert places(reading(spark, logs.directory, tasks="3").collect()) == sorted(logs.expected)
 
 
-def test_what_cannot_be_read_is_left_out_and_told(spark: Any, logs: Logs) -> None:
+def test_unreadable_records_are_left_out_and_reported(spark: Any, logs: Logs) -> None:
     path = logs.path("billing")
     good = path.read_bytes()
     path.write_bytes(good[:80] + b"?" + good[81:])
@@ -188,7 +188,7 @@ def test_fail_fast_names_file_and_position(spark: Any, logs: Logs) -> None:
         ({"startingOffsets": "now"}, "no startingOffsets 'now' of consumer_offsets"),
     ],
 )
-def test_options_that_are_none(options: dict[str, str], says: str) -> None:
+def test_invalid_options(options: dict[str, str], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         OffsetsOptions.of({"path": "x", **options})
 
@@ -240,7 +240,7 @@ def test_a_stream_over_restarts_reads_every_record_once(query: Query, logs: Logs
     assert query.run() == sorted(logs.expected)
 
 
-def test_a_batch_that_is_half_written_comes_when_it_is_whole(query: Query, logs: Logs) -> None:
+def test_an_incomplete_batch_is_read_once_complete(query: Query, logs: Logs) -> None:
     missing = logs.append("billing", 4, half=True)
     assert query.run() == sorted(logs.expected[:-4])
     with logs.path("billing").open("ab") as file:
@@ -257,7 +257,7 @@ def test_a_stream_in_small_steps(spark: Any, logs: Logs, tmp_path: Path) -> None
     assert 3 <= query.batches <= 5
 
 
-def test_a_batch_that_failed_comes_again_as_it_was(spark: Any, logs: Logs, tmp_path: Path) -> None:
+def test_a_failed_batch_is_repeated_unchanged(spark: Any, logs: Logs, tmp_path: Path) -> None:
     """Whatever has happened to the log meanwhile: a sink that knows what it has may skip it."""
     seen: list[tuple[int, list[tuple[int, int]]]] = []
 
@@ -296,7 +296,7 @@ def between(stream: OffsetsStream, start: dict[str, int], end: dict[str, int]) -
             yield from zip(rows["log_partition"].to_pylist(), rows["log_offset"].to_pylist(), strict=True)
 
 
-def test_offsets_are_told_by_run_and_partition(stream: OffsetsStream, logs: Logs) -> None:
+def test_offsets_are_reported_by_run_and_partition(stream: OffsetsStream, logs: Logs) -> None:
     assert stream.initialOffset() == {}
     assert stream.latestOffset({}) == {f"data/{index}": end for index, end in sorted(logs.ends.items())}
 
@@ -309,7 +309,7 @@ def test_from_latest_on(logs: Logs) -> None:
     assert sorted(between(late, start, late.latestOffset(start))) == sorted(logs.expected[seen:])
 
 
-def test_what_is_new_is_found_where_it_begins(stream: OffsetsStream, logs: Logs) -> None:
+def test_new_records_are_found_at_their_offset(stream: OffsetsStream, logs: Logs) -> None:
     """By its byte, as long as that is where it was; by its offset, whatever has become of the files."""
     first = stream.latestOffset({})
     list(between(stream, {}, first))
@@ -378,7 +378,7 @@ def test_every_record_comes_once_whatever_happens(
     assert sorted(got) == sorted(logs.expected)
 
 
-def test_a_log_that_is_gone_does_not_go_back(stream: OffsetsStream, logs: Logs) -> None:
+def test_a_deleted_log_does_not_decrease_offsets(stream: OffsetsStream, logs: Logs) -> None:
     first = stream.latestOffset({})
     shutil.rmtree(logs.path("billing").parent)
     second = stream.latestOffset(first)

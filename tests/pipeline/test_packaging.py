@@ -119,7 +119,7 @@ def test_an_archive_is_replaced_and_a_stranger_s_file_is_not(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("name", "told"), [("out.tar", "names end in .zip"), ("nowhere/out.zip", "can't be written: No such file")]
 )
-def test_what_can_t_be_written_is_told_in_a_line(
+def test_unwritable_output_is_reported_in_a_line(
     tmp_path: Path, name: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -130,7 +130,7 @@ def test_what_can_t_be_written_is_told_in_a_line(
     assert error.count("\n") == 1
 
 
-def test_the_verb_tells_how_to_submit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_how_to_submit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["package", str(tmp_path / "out.zip")])
     assert ended.value.code == 0
@@ -139,7 +139,7 @@ def test_the_verb_tells_how_to_submit(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "google-crc32c" in said
 
 
-def test_a_machine_that_lacks_something_says_all_of_it_in_a_line(tmp_path: Path, archive: Path) -> None:
+def test_missing_dependencies_are_reported_in_one_line(tmp_path: Path, archive: Path) -> None:
     poor = bare_python(tmp_path / "poor", without=("google_crc32c", "pyarrow"))
     done = subprocess.run(
         [str(poor), "-c", f"import sys; sys.path.insert(0, {str(archive)!r}); import broker_sim.pipeline"],

@@ -190,7 +190,7 @@ slow.step(
 )
 
 
-def test_who_did_not_rejoin_in_time(hand: Any) -> None:
+def test_members_that_did_not_rejoin_in_time(hand: Any) -> None:
     assert picked(hand["slow"], "timed_out", "preparing_ms", "members_before", "members_after") == [
         (["two"], 60_000, ["one", "two"], ["one", "three"])
     ]
@@ -240,7 +240,7 @@ def test_a_journal_that_begins_in_the_middle(hand: Any) -> None:
     assert picked(hand["preparing"], *names) == [(7, 8, None, 1_000_030, None, None, False)]
 
 
-def test_a_second_process_goes_on_in_the_same_directory(spark: Any) -> None:
+def test_a_second_process_continues_in_the_same_directory(spark: Any) -> None:
     """Its journal counts from 1 again; what it loads is no end of a rebalance of the first."""
     first, second = joins(Book()), Book(2_000_000)
     stable = snapshot("Stable", 2, ONE, TWO)
@@ -289,7 +289,7 @@ NAMES = (
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_scenario_is_told_as_explain_tells_it(real: Any, name: str) -> None:
+def test_every_scenario_has_the_rebalances_of_explain(real: Any, name: str) -> None:
     """The rebalances of classic groups; those of groups by epochs are in test_epochs_of_a_journal."""
     outcome = played(name)
     for group in outcome.groups:
@@ -324,7 +324,7 @@ INCIDENTS: dict[str, list[tuple[str, list[str]]]] = {
 
 
 @pytest.mark.parametrize("name", INCIDENTS)
-def test_what_the_scripts_did(real: Any, name: str) -> None:
+def test_rebalances_of_the_scripts(real: Any, name: str) -> None:
     later = [row for row in billing(real[name]) if row["generation_before"] > 1]
     assert picked(later, "cause", "who_clients") == INCIDENTS[name]
 
@@ -408,7 +408,7 @@ def test_the_log_alone(lives: Any, version: str) -> None:
         (2, 1, "join", [ids["web-2"]], ["web-2"], "stable", None, 0, "log"),
         (3, 2, "leave", [ids["web-2"]], ["web-2"], "stable", None, 0, "log"),
         (4, 3, "join", [ids["web-3"]], ["web-3"], "stable", None, 0, "log"),
-        (5, 4, "gone", [ids["web-3"]], ["web-3"], "stable", None, 0, "log"),
+        (5, 4, "departed", [ids["web-3"]], ["web-3"], "stable", None, 0, "log"),
     ]
     same = (
         "generation",
@@ -482,7 +482,7 @@ def hand_made_log() -> list[dict[str, Any]]:
     return rows
 
 
-def test_what_can_be_known_from_records(spark: Any) -> None:
+def test_rebalances_known_from_records(spark: Any) -> None:
     table = by_run(rebalances(EVENTS.frame(spark), OFFSET_LOG.frame(spark, hand_made_log())), "ended_ms")
     names = (
         "generation",
@@ -499,8 +499,8 @@ def test_what_can_be_known_from_records(spark: Any) -> None:
         (1, 0, "join", ["a"], "stable", 0, True, 0, 50),
         (2, 1, "join", ["b"], "stable", 0, True, 1, 20),
         (5, 2, "rejoin", [], "stable", 2, False, 2, 50),
-        (6, 5, "gone", ["a"], "stable", 0, True, 2, 50),
-        (7, 6, "gone", ["b"], "empty", 0, True, 1, None),
+        (6, 5, "departed", ["a"], "stable", 0, True, 2, 50),
+        (7, 6, "departed", ["b"], "empty", 0, True, 1, None),
         (1, 0, "join", ["c"], "stable", 0, True, 0, 50),
     ]
     # Stable until the group's next record of another kind at the latest, never to the end of the log
@@ -515,7 +515,7 @@ def test_what_can_be_known_from_records(spark: Any) -> None:
     assert picked(table["ended"], "generation", "stable_ms") == [(1, 90)]
     assert picked(table["compacted"], *names) == [
         (17, None, "unknown", None, "stable", None, False, None, 50),
-        (18, 17, "gone", ["a"], "stable", 0, True, 2, 50),
+        (18, 17, "departed", ["a"], "stable", 0, True, 2, 50),
     ]
     assert picked(table["changed"][1:], "cause") == [("metadata change",), ("metadata change",), ("rejoin",)]
     assert picked(table["static"], "cause", "who") == [("join", ["old"]), ("join", ["new"])]

@@ -135,14 +135,14 @@ def test_findings_come_first_and_every_section_is_there() -> None:
     assert "x.log" in text
 
 
-def test_pictures_have_names_for_who_cannot_see_them() -> None:
+def test_pictures_have_names_for_screen_readers() -> None:
     _, parsed = page(busy())
     pictures = [attributes for tag, attributes in parsed.tags if tag == "svg"]
     assert pictures
     assert all(attributes["role"] == "img" and attributes["aria-label"] for attributes in pictures)
 
 
-def test_what_is_wide_has_a_narrow_twin_for_phones() -> None:
+def test_wide_pictures_have_a_narrow_version_for_phones() -> None:
     _, parsed = page(busy())
     sizes = [attributes["class"] for tag, attributes in parsed.tags if tag == "svg"]
     assert sizes.count("chart wide") == sizes.count("chart narrow") == 6  # times, two groups, legend; heat; churn
@@ -174,7 +174,7 @@ def test_nothing_at_all_makes_a_page_too() -> None:
     assert "Nothing unusual was found in 0 groups, 0 committed offsets and 0 rebalances." in text
 
 
-def test_a_log_without_ends_shows_commits_and_says_why() -> None:
+def test_a_log_without_ends_shows_commits_and_the_reason() -> None:
     text, _ = page(facts(lag={"billing": [window(at * 10_000, None, 3) for at in range(9)]}))
     assert "No log end is known" in text
     assert "lag unknown" in text
@@ -254,7 +254,7 @@ def test_a_rebalance_lasts_as_long_on_paper_as_in_time() -> None:
     assert abs(widths[0] - (WIDE - 8) * 40 / 600) < 0.2  # two thirds of a minute, of ten
 
 
-def test_a_rebalance_that_goes_on_reaches_to_the_end() -> None:
+def test_a_rebalance_in_progress_reaches_to_the_end() -> None:
     known = facts(rebalances=[rebalance(300_000, end=None, closed_ms=None, ended_ms=None)])
     (lane,) = lanes.lanes(known, 9)
     assert lane.bars[0].until_ms == known.to_ms
@@ -348,7 +348,7 @@ def test_the_heat_has_a_cell_for_every_partition_and_marks_the_stuck_one() -> No
         assert cells[13] == "__consumer_offsets-13: nothing in it"
 
 
-def test_members_that_are_gone_without_a_reason_are_shown_as_removed() -> None:
+def test_members_that_departed_without_a_cause_are_shown_as_removed() -> None:
     rows = [churned(joins=4, departures=3), churned("audit", joins=2, leaves=1, expirations=1, departures=2)]
     told = titles(svg(churn(rows, WIDE)))
     assert [one for one in told if ": " in one] == [
@@ -379,7 +379,7 @@ def holding(
     }
 
 
-def test_assignments_show_who_had_which_tasks_and_who_gave_them_up_late() -> None:
+def test_assignments_show_the_tasks_of_members_and_late_revocations() -> None:
     rows = [
         holding("app-1", 0, 60_000, has="0123"),
         holding("app-1", 60_000, 300_000, has="01", revoking="23"),
@@ -398,8 +398,8 @@ def test_assignments_show_who_had_which_tasks_and_who_gave_them_up_late() -> Non
     words = [one.text for one in svg(assigned("counts", crowd, TIME)).iter() if one.tag.endswith("text")]
     assert "slow" in words, "who revoked late stays"
     assert f"and {21 - MOST_MEMBERS} members more" in words
-    restless = [holding("app-1", at, at + 10, has="0", revoking="1") for at in range(0, 600_000, 10)]
-    assert len(assigned("counts", restless, TIME)) < 100_000
+    frequent = [holding("app-1", at, at + 10, has="0", revoking="1") for at in range(0, 600_000, 10)]
+    assert len(assigned("counts", frequent, TIME)) < 100_000
 
 
 def test_deliveries_show_offsets_over_time_by_their_end() -> None:

@@ -124,7 +124,7 @@ def seen_span_s(report: Report) -> float:
     )
 
 
-def test_a_search_shows_a_group_wherever_it_stands_and_is_kept_in_the_address(report: Report) -> None:
+def test_a_search_shows_a_group_anywhere_and_is_kept_in_the_address(report: Report) -> None:
     assert len(report.shown()) == 40
     assert "audit-58" not in report.shown()
     report.page.fill("#search", "AUDIT-58")
@@ -151,13 +151,13 @@ def test_a_search_shows_the_pictures_and_the_rows_of_a_share_group_alone(report:
     assert report.shown("#assignments .many > div") == ["counts"]
 
 
-def test_what_is_not_there_is_said(report: Report) -> None:
+def test_a_search_without_results_shows_a_message(report: Report) -> None:
     report.page.fill("#search", "nobody")
     assert report.shown() == []
     assert "No row for that" in report.text("#rebalances")
 
 
-def test_all_groups_are_there_for_who_asks(report: Report) -> None:
+def test_all_groups_are_shown_on_request(report: Report) -> None:
     report.page.click("#rebalances [data-all]")
     assert len(report.shown()) == 60
     assert len(report.shown("#lag .many > div")) == 21
@@ -225,7 +225,7 @@ def test_a_stretch_of_time_is_seen_closer_in_all_pictures(report: Report) -> Non
     assert report.box(bar)["width"] == pytest.approx(before, abs=0.1)
 
 
-def test_what_is_drawn_wider_than_it_was_is_so_no_more_when_it_is_near(report: Report) -> None:
+def test_widened_bars_have_their_true_width_when_zoomed(report: Report) -> None:
     """A rebalance of 400 ms has at least a pixel and a half among ten minutes; from near it has what it lasted."""
     report.page.fill("#search", "audit-30")
     thin = f"{ROW}[data-group=audit-30] svg.wide .thin rect"
@@ -253,7 +253,7 @@ def test_keys_move_and_zoom(report: Report) -> None:
     assert report.page.evaluate("() => document.activeElement.id") == "search"
 
 
-def test_tables_are_sorted_by_what_their_numbers_are(report: Report) -> None:
+def test_tables_are_sorted_by_the_values_of_their_numbers(report: Report) -> None:
     column = "#stuck tbody td:nth-child(4)"
     assert report.page.locator(column).all_inner_texts() == ["41 s", "9 s"]
     report.page.click("#stuck th:nth-child(4) button")
@@ -263,7 +263,7 @@ def test_tables_are_sorted_by_what_their_numbers_are(report: Report) -> None:
     assert report.page.locator(column).all_inner_texts() == ["41 s", "9 s"]
 
 
-def test_a_table_is_taken_along_as_it_is_shown(report: Report, tmp_path: Path) -> None:
+def test_a_table_is_downloaded_as_shown(report: Report, tmp_path: Path) -> None:
     report.page.fill("#search", "audit-07")
     with report.page.expect_download() as download:
         report.page.click("#stuck button.download")
@@ -302,7 +302,7 @@ def test_nothing_hangs_over_the_edge_and_text_can_be_read(browser: Any, written:
     page.close()
 
 
-def test_on_paper_all_findings_are_there_and_nothing_that_is_to_be_clicked(browser: Any, written: Path) -> None:
+def test_on_paper_all_findings_are_shown_and_no_controls(browser: Any, written: Path) -> None:
     page = browser.new_page(viewport=WIDE, color_scheme="dark")
     report = Report(page, written)
     page.emulate_media(media="print")

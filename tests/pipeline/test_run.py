@@ -115,7 +115,7 @@ def ran(spark: Any, story: tuple[Path, list[dict[str, Any]]], tmp_path_factory: 
 
 
 @pytest.mark.spark
-def test_a_run_writes_all_that_it_says(ran: Ran, spark: Any) -> None:
+def test_a_run_writes_all_its_tables(ran: Ran, spark: Any) -> None:
     assert (ran.code, ran.stderr.count("Traceback")) == (0, 0), ran.stderr
     assert {path.name for path in ran.out.iterdir()} == {*MADE, MARKER}
     tables = {path.name for path in (ran.out / "tables").iterdir()}
@@ -141,7 +141,7 @@ def test_a_run_writes_all_that_it_says(ran: Ran, spark: Any) -> None:
 
 
 @pytest.mark.spark
-def test_it_tells_its_steps_and_ends_with_the_findings(ran: Ran) -> None:
+def test_a_run_prints_its_steps_and_ends_with_the_findings(ran: Ran) -> None:
     assert [line.partition(":")[0] for line in ran.stderr.splitlines() if not line.startswith("  ")] == [
         *("starting Spark", "reading the journal", "reading __consumer_offsets", "tables", "report"),
     ]
@@ -166,7 +166,7 @@ def test_the_stuck_partition_is_found_with_its_group_and_times(ran: Ran, spark: 
 
 
 @pytest.mark.spark
-def test_offsets_that_went_back_are_those_of_the_script(ran: Ran, spark: Any) -> None:
+def test_decreased_offsets_are_those_of_the_script(ran: Ran, spark: Any) -> None:
     rows = sorted(ran.rows(spark, "offset_regressions"), key=lambda row: row["log_offset"])
     told = [(row["from_offset"], row["to_offset"], row["how"], row["reset"], row["members"]) for row in rows]
     before = [
@@ -183,7 +183,7 @@ def test_offsets_that_went_back_are_those_of_the_script(ran: Ran, spark: Any) ->
 
 
 @pytest.mark.spark
-def test_the_lag_at_the_end_is_what_is_left_to_read(ran: Ran, spark: Any) -> None:
+def test_the_lag_at_the_end_is_the_number_of_unread_records(ran: Ran, spark: Any) -> None:
     last: dict[tuple[str, int], dict[str, Any]] = {}
     for row in sorted(ran.rows(spark, "lag"), key=lambda row: row["window_start_ms"]):
         last[row["group"], row["partition"]] = row
@@ -201,7 +201,7 @@ def test_the_lag_at_the_end_is_what_is_left_to_read(ran: Ran, spark: Any) -> Non
 
 
 @pytest.mark.spark
-def test_groups_lie_where_their_hash_says(ran: Ran, spark: Any) -> None:
+def test_groups_are_in_the_partition_of_their_hash(ran: Ran, spark: Any) -> None:
     rows = {row["log_partition"]: row for row in ran.rows(spark, "coordinator_hotspots")}
     assert {number: row["busiest_group"] for number, row in rows.items()} == {
         partition_for(group, 50): group for group in ("billing", "audit")
@@ -239,7 +239,7 @@ def damaged(spark: Any, story: tuple[Path, list[dict[str, Any]]], tmp_path_facto
 
 
 @pytest.mark.spark
-def test_what_is_damaged_is_skipped_with_its_place_and_the_rest_is_read(damaged: Ran, spark: Any) -> None:
+def test_damaged_input_is_skipped_with_its_position_and_the_rest_is_read(damaged: Ran, spark: Any) -> None:
     assert damaged.code == 0, damaged.stderr
     skipped = damaged.rows(spark, "skipped")
     (segment,) = (row for row in skipped if f"__consumer_offsets-{PARTITION}" in row["file"])
@@ -282,7 +282,7 @@ def regressions(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.spark
-def test_a_journal_tells_the_same_regressions_and_commits_as_the_log(ran: Ran, spark: Any) -> None:
+def test_a_journal_has_the_same_regressions_and_commits_as_the_log(ran: Ran, spark: Any) -> None:
     events = spark.read.parquet(f"{ran.out}/tables/events")
     log = journal_log(events)
     alone = [row.asDict() for row in offset_regressions(log, "journal").collect()]
@@ -356,7 +356,7 @@ def test_an_output_folder_that_holds_something_is_refused(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("out", ["/dev/null/report", "/proc/none/report"])
-def test_a_folder_that_can_not_be_made_is_told_before_spark_starts(out: str, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported_before_spark_starts(out: str, tmp_path: Path) -> None:
     (tmp_path / "__consumer_offsets-1").mkdir()
     said = refused("--input", str(tmp_path), "--out", out)
     assert said.startswith(f"broker-sim pipeline run: --out {out}: ")
@@ -371,7 +371,7 @@ def test_trying_to_write_leaves_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == ["a"]
 
 
-def test_overwriting_removes_what_a_run_made_and_nothing_else(tmp_path: Path) -> None:
+def test_overwriting_removes_only_the_files_of_a_run(tmp_path: Path) -> None:
     folder = Folder.local(str(tmp_path / "out"))
     folder.prepare("monday", overwrite=False)
     (tmp_path / "out" / "tables" / "lag").mkdir(parents=True)
@@ -430,14 +430,14 @@ def test_progress_is_a_line_a_step_and_silent_where_asked() -> None:
     assert quiet.getvalue() == ""
 
 
-def test_a_step_that_fails_is_not_said_to_be_done() -> None:
+def test_a_failed_step_is_not_reported_as_done() -> None:
     stream = io.StringIO()
     with pytest.raises(RuntimeError), Steps(stream).step("reading"):
         raise RuntimeError
     assert stream.getvalue() == ""
 
 
-def test_on_a_terminal_the_running_step_shows_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_the_running_step_is_shown_and_erased(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Terminal()
     steps = Steps(stream)
     seen = threading.Event()

@@ -77,7 +77,7 @@ def test_columns_by_name() -> None:
         TableSchema("twice", (ColumnSpec("a", INT, "one"), ColumnSpec("a", INT, "two")))
 
 
-def test_what_documents_and_sql_say() -> None:
+def test_documentation_and_sql_of_the_tables() -> None:
     assert SMALL.ddl() == (
         "`run_id` string, `began` timestamp, `began_ms` bigint, `parts` array<struct<topic:string,at:array<int>>>, `number` bigint"
     )

@@ -66,7 +66,7 @@ def of_kind(outcome: RunResult, kind: str) -> list[Finding]:
 @pytest.mark.parametrize(
     "glob", ["billing", "bill*", "b?lling", "*", "", "a.b", "a+b(c)", "[ab]*", "[!a]*", "x[", "[]", "größe-*", "a\\b"]
 )
-def test_a_pattern_fits_what_a_shell_s_would(glob: str) -> None:
+def test_a_pattern_matches_as_in_a_shell(glob: str) -> None:
     names = ("billing", "bxlling", "a.b", "aXb", "a+b(c)", "", "b", "x[", "[]", "größe-1", "a\\b", "bill\ning")
     ours = re.compile(pattern_of(glob).replace(r"\z", r"\Z"))
     assert {name for name in names if ours.match(name)} == {name for name in names if fnmatch.fnmatchcase(name, glob)}
@@ -89,27 +89,27 @@ def test_nothing_lies_between_a_moment_and_an_earlier_one() -> None:
 
 
 @pytest.mark.slow
-def test_until_a_moment_nothing_later_has_a_say(kept: dict[str, Path], tmp_path: Path) -> None:
+def test_later_records_than_until_are_ignored(kept: dict[str, Path], tmp_path: Path) -> None:
     outcome = told(kept[STUCK], tmp_path, Scope(None, DURING))
     assert max(row["record_ts_ms"] for row in table(tmp_path, "offset_log")) <= DURING
     assert max(row["ts_ms"] for row in table(tmp_path, "log_lines") if row["ts_ms"]) <= DURING
     stuck = of_kind(outcome, "stuck")
     assert len(stuck) == 3
     assert all(one.to_ms is None and " since 09:34:" in one.text for one in stuck)
-    assert not of_kind(outcome, "lost")  # at 09:34:51
+    assert not of_kind(outcome, "session expired")  # at 09:34:51
     assert outcome.to_dict()["scope"] == "until 2026-11-24 09:34:50.000"
 
 
 @pytest.mark.slow
-def test_what_began_before_the_window_is_told_as_that_and_what_was_over_is_not(
+def test_findings_that_began_before_the_window_say_so_and_earlier_ones_are_left_out(
     kept: dict[str, Path], tmp_path: Path
 ) -> None:
     within = told(kept[STUCK], tmp_path / "within", Scope(DURING, None))
     stuck = of_kind(within, "stuck")
     assert len(stuck) == 3
     assert all("It began before the window that was asked for (2026-11-24 09:34:50.000)" in one.text for one in stuck)
-    assert all("began before" not in one.text for one in of_kind(within, "lost"))
-    assert not of_kind(within, "gone")  # at 09:34:25
+    assert all("began before" not in one.text for one in of_kind(within, "session expired"))
+    assert not of_kind(within, "departed")  # at 09:34:25
     behind = told(kept[STUCK], tmp_path / "behind", Scope(BEHIND, None))
     assert not of_kind(behind, "stuck")
     assert behind.findings[0].kind == "nothing"
@@ -120,7 +120,7 @@ def test_what_began_before_the_window_is_told_as_that_and_what_was_over_is_not(
 
 
 @pytest.mark.slow
-def test_of_what_is_older_how_things_stood_is_known(
+def test_the_last_records_before_the_window_are_read(
     kept: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each partition of each group has its last commit, and each group its last record; so nothing is taken for new."""
@@ -144,7 +144,7 @@ def test_of_what_is_older_how_things_stood_is_known(
     assert {row["group"]: (row["state"], row["members"]) for row in table(tmp_path / "late", "groups")} == states
 
 
-def test_a_window_behind_the_log_is_said_in_a_line(kept: dict[str, Path], tmp_path: Path) -> None:
+def test_a_window_after_the_log_end_is_reported_in_a_line(kept: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match=r"--since 2026-11-25 00:00:00\.000: what was read ends before, at 2026-11-24 09:35:34"
     ):
@@ -155,19 +155,19 @@ def test_a_window_behind_the_log_is_said_in_a_line(kept: dict[str, Path], tmp_pa
 
 
 @pytest.mark.slow
-def test_of_some_groups_nothing_is_said_that_others_would_have_to_show(kept: dict[str, Path], tmp_path: Path) -> None:
+def test_a_scope_of_groups_has_no_findings_that_need_other_groups(kept: dict[str, Path], tmp_path: Path) -> None:
     outcome = told(kept[STUCK], tmp_path, Scope(groups=("scores-*", "quotes-batch")))
     assert {row["group"] for row in table(tmp_path, "offset_log")} == {"scores-batch", "quotes-batch"}
     (stuck,) = of_kind(outcome, "stuck")
     assert (stuck.group, stuck.log_partition) == ("scores-batch", 6)
-    assert not {one.kind for one in outcome.findings} & {"silence", "hot", "placed"}
+    assert not {one.kind for one in outcome.findings} & {"no records", "hotspot", "misplaced groups"}
     assert "teams-sync" not in outcome.text()
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "only groups scores-*, quotes-batch" in page
 
 
 @pytest.mark.slow
-def test_groups_alone_tell_what_they_tell_among_others(kept: dict[str, Path], tmp_path: Path) -> None:
+def test_selected_groups_have_the_same_findings_as_among_others(kept: dict[str, Path], tmp_path: Path) -> None:
     """The tables of one group are those that it has in a run of all."""
     folder = kept["membership-3.4.0-2"]
     told(folder, tmp_path / "all", Scope())
@@ -177,6 +177,6 @@ def test_groups_alone_tell_what_they_tell_among_others(kept: dict[str, Path], tm
         assert table(tmp_path / "one", name) == everything, name
 
 
-def test_a_group_that_is_not_there_is_said_in_a_line(kept: dict[str, Path], tmp_path: Path) -> None:
+def test_a_missing_group_is_reported_in_a_line(kept: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--group scors-\*: no group of the input matches"):
         told(kept[STUCK], tmp_path, Scope(groups=("scores-*", "scors-*")))

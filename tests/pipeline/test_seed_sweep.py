@@ -138,7 +138,7 @@ def test_a_planted_bug_is_found_shrunk_kept_and_run_first_the_next_time(spark: A
 
 
 @pytest.mark.spark
-def test_a_run_that_is_another_one_elsewhere_is_a_failure(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_differs_on_another_machine_is_a_failure(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_spark, "AGAIN", 1.0)
     monkeypatch.setattr(on_spark, "TASK_S", 0.001)
     monkeypatch.setattr(on_spark, "PART_TASKS", 1)  # parts of two seeds
@@ -149,7 +149,7 @@ def test_a_run_that_is_another_one_elsewhere_is_a_failure(spark: Any, monkeypatc
     assert found.again[0] == found.summary.repeated == found.summary.runs == 9
 
 
-def test_what_the_local_engine_alone_can_do_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_of_the_local_engine_alone_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     from broker_sim.cli.main import main
 
     for words in (["--rows", "x.jsonl"], ["--for", "10m"], ["--timeline", "d"]):

@@ -60,7 +60,7 @@ def test_every_codec(codec: Codec, tmp_path: Path) -> None:
     assert read(log(tmp_path, (0, batch(0, 40, codec=codec) + batch(40)))) == (list(range(43)), [])
 
 
-def test_what_compaction_leaves(tmp_path: Path) -> None:
+def test_records_after_compaction(tmp_path: Path) -> None:
     """Gaps between and within batches, batches without records, delete horizons."""
     emptied = batch_of([], 200, last_offset=250)
     horizon = batch_of([commit("g", "t", 0, None)], 251, delete_horizon_ms=NOW_MS)
@@ -103,7 +103,7 @@ def test_no_more_than_a_piece_is_in_memory(tmp_path: Path, monkeypatch: pytest.M
     assert len(sizes) >= 50
 
 
-def test_what_is_compressed_is_unpacked_little_by_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compressed_batches_are_unpacked_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
 
     def watched(piece: Any, wanted: Any) -> Any:
@@ -146,7 +146,7 @@ def test_leftovers_of_cleaning_are_nothing(tmp_path: Path) -> None:
     assert read(folder) == (list(range(6)), [])
 
 
-def test_a_swap_takes_the_place_of_what_it_replaces(tmp_path: Path) -> None:
+def test_a_swap_file_replaces_its_segments(tmp_path: Path) -> None:
     """A crash, or a copy in the wrong moment: the old segments may be there still, or gone already."""
     folder = log(tmp_path, (0, batch(0)), (3, batch(3)), (6, batch(6)))
     cleaned = batch(1, 1) + batch(4, 2)
@@ -171,7 +171,7 @@ def test_offsets_that_two_segments_have_are_read_once(tmp_path: Path) -> None:
     assert read(folder) == (list(range(9)), [])
 
 
-def test_a_segment_that_goes_while_it_is_read(tmp_path: Path) -> None:
+def test_a_segment_that_is_deleted_while_it_is_read(tmp_path: Path) -> None:
     """The cleaner puts one for two: the rest is found in the new one."""
     folder = log(tmp_path, (0, batch(0)), (3, batch(3)), (6, batch(6)))
     reading = read_offsets(folder)
@@ -212,7 +212,7 @@ class Refusing(segments.Source):
         super().__init__(name)
 
 
-def test_a_file_that_may_not_be_read_is_told_and_the_rest_is_read(
+def test_a_file_without_read_permission_is_reported_and_the_rest_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = log(tmp_path, (0, batch(0)), (3, batch(3)), (6, batch(6)))
@@ -266,7 +266,7 @@ def test_a_hole_of_garbage(tmp_path: Path) -> None:
         assert skipped[1:3] == (FIRST, len(garbage))
 
 
-def test_a_preallocated_file_ends_in_zeros_and_nothing_is_told(tmp_path: Path) -> None:
+def test_a_preallocated_file_ends_in_zeros_without_a_report(tmp_path: Path) -> None:
     assert read(log(tmp_path, (0, batch(0) + bytes(10_000)))) == ([0, 1, 2], [])
 
 
@@ -277,7 +277,7 @@ def test_offsets_that_go_back_are_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_message_formats_are_told_as_what_they_are(magic: int, tmp_path: Path) -> None:
+def test_old_message_formats_are_reported_as_such(magic: int, tmp_path: Path) -> None:
     body = struct.pack(">Ibb", 0, magic, 0) + (b"\0" * 8 if magic else b"") + struct.pack(">ii", -1, -1)
     old = b"".join(struct.pack(">qi", offset, len(body)) + body for offset in range(4))
     offsets, (skipped,) = read(log(tmp_path, (0, old + batch(4))))
@@ -290,7 +290,7 @@ def test_old_message_formats_are_told_as_what_they_are(magic: int, tmp_path: Pat
     )
 
 
-def test_a_record_that_cannot_be_decoded_is_a_row_and_told(tmp_path: Path) -> None:
+def test_a_record_that_cannot_be_decoded_is_a_row_and_reported(tmp_path: Path) -> None:
     key, value = commit("g", "t", 0, 1)
     assert value is not None
     (rows,) = read_offsets(log(tmp_path, (0, batch_of([(key, b"\0\x09" + value)], 7))))
@@ -323,7 +323,7 @@ def test_no_damage_costs_more_than_the_batches_it_hit(
     assert lost <= sum(len(whole[n]) for n in range(len(whole)) if n not in intact)
 
 
-def test_a_wrong_offset_is_found_by_what_comes_behind(tmp_path: Path) -> None:
+def test_a_wrong_offset_is_found_by_the_batches_after_it(tmp_path: Path) -> None:
     """The CRC does not cover it."""
     for index, wrong in enumerate((4, 5, 7, 2**31, 2**40, 2**62)):
         bad = damaged(batch(3), 0, struct.pack(">q", wrong))
@@ -351,7 +351,7 @@ def test_the_end_of_a_log_is_found_by_its_headers(tmp_path: Path, monkeypatch: p
         assert ends(folder) == (90, len(data))
 
 
-def test_a_batch_that_is_half_written_is_not_there_yet(tmp_path: Path) -> None:
+def test_an_incomplete_batch_is_not_read_yet(tmp_path: Path) -> None:
     folder = log(tmp_path, (0, batch(0)))
     path = Path(folder) / f"{0:020d}.log"
     known = next_offset(segments_of(folder)[-1])

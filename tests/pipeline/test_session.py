@@ -63,7 +63,7 @@ def test_java_home_comes_before_the_path_and_that_before_the_usual_places(tmp_pa
     assert find_java({"PATH": ""}, places) == Java(homes["c"], "25")
 
 
-def test_one_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
+def test_a_java_that_is_too_old_is_skipped(tmp_path: Path) -> None:
     old, new = fake(tmp_path / "old", "1.8.0_292"), fake(tmp_path / "new", "17")
     assert find_java({"JAVA_HOME": str(old), "PATH": ""}, [str(new)]).home == new
 
@@ -77,14 +77,14 @@ def test_a_link_on_the_path_leads_to_its_home(tmp_path: Path) -> None:
     assert find_java({"PATH": str(tmp_path / "bin")}, []) == Java(home, "17.0.9")
 
 
-def test_none_at_all() -> None:
+def test_no_java_at_all() -> None:
     text = why({})
     assert text.startswith(
         "Spark needs Java 17 or newer; found: JAVA_HOME is not set; no java on PATH or in the usual places."
     )
 
 
-def test_too_old_ones_are_told_with_their_places(tmp_path: Path) -> None:
+def test_javas_that_are_too_old_are_reported_with_their_paths(tmp_path: Path) -> None:
     old, older = fake(tmp_path / "old", "11.0.2"), fake(tmp_path / "older", "1.8.0_292")
     text = why({"JAVA_HOME": str(old), "PATH": str(older / "bin")})
     assert f"JAVA_HOME: {old}/bin/java (Java 11.0.2); PATH: {older}/bin/java (Java 1.8.0_292)" in text
@@ -98,7 +98,7 @@ def test_too_old_ones_are_told_with_their_places(tmp_path: Path) -> None:
             "it fails with exit code 3: Error: could not open libjvm",
         ),
         ("#!/bin/sh\nexit 1\n", "it fails with exit code 1: nothing said"),
-        ("#!/bin/sh\necho hello\n", "it does not tell its version"),
+        ("#!/bin/sh\necho hello\n", "it does not print its version"),
         ("#!/nowhere/sh\n", "there is none"),
         ("\x7fELF not really", "it can't be started: "),
     ],
@@ -108,7 +108,7 @@ def test_broken_ones(text: str, says: str, tmp_path: Path) -> None:
     assert f"JAVA_HOME: {home}/bin/java ({says}" in why({"JAVA_HOME": str(home)})
 
 
-def test_a_java_home_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_java_home(tmp_path: Path) -> None:
     assert f"JAVA_HOME: {tmp_path}/bin/java (there is none)" in why({"JAVA_HOME": str(tmp_path)})
 
 
@@ -128,7 +128,7 @@ def test_packages_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.spark
-def test_the_session_is_as_it_should_be(spark: Any) -> None:
+def test_the_session_has_the_expected_settings(spark: Any) -> None:
     conf = spark.sparkContext.getConf()
     assert conf.get("spark.ui.enabled") == "false"
     assert conf.get("spark.driver.host") == "127.0.0.1"
@@ -165,7 +165,7 @@ def run(code: str, **environ: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.spark
-def test_a_start_says_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_start_prints_nothing_and_leaves_no_files(tmp_path: Path) -> None:
     code = f"""
         import json, os
         os.chdir({str(tmp_path)!r})

@@ -80,7 +80,7 @@ def test_a_record_that_comes_back_until_it_is_given_up(tmp_path: Path) -> None:
     assert log.rows() == [(162, 163, 4, 5, "archived", 500, 2500)]
 
 
-def test_what_is_delivered_once_is_no_row(tmp_path: Path) -> None:
+def test_records_delivered_once_have_no_row(tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.snapshot(0, -1)
     log.update(100, 0, (0, 9, ACKNOWLEDGED, 1))
@@ -100,7 +100,7 @@ def test_records_that_come_back_together_are_a_row_and_part_where_their_stories_
     ]
 
 
-def test_a_snapshot_tells_nothing_twice_but_what_is_new_in_it(tmp_path: Path) -> None:
+def test_a_snapshot_adds_only_what_is_new_in_it(tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.update(0, 5, (5, 6, AVAILABLE, 1))
     log.snapshot(100, 5, (5, 6, AVAILABLE, 1))
@@ -109,7 +109,7 @@ def test_a_snapshot_tells_nothing_twice_but_what_is_new_in_it(tmp_path: Path) ->
     assert log.rows() == [(5, 6, 2, 3, "acknowledged", 0, 300), (6, 7, 1, 3, "acknowledged", 0, 300)]
 
 
-def test_a_rejected_record_one_on_its_way_to_a_dead_letter_queue_and_what_still_waits(tmp_path: Path) -> None:
+def test_rejected_records_dead_letters_and_records_that_still_wait(tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.update(0, 0, (0, 0, ARCHIVED, 1), (1, 1, ARCHIVING, 2), (2, 3, AVAILABLE, 1))
     log.update(50, 1, (1, 1, ARCHIVED, 2))
@@ -120,7 +120,7 @@ def test_a_rejected_record_one_on_its_way_to_a_dead_letter_queue_and_what_still_
     ]
 
 
-def test_a_start_offset_that_goes_over_records_or_is_set_from_outside(tmp_path: Path) -> None:
+def test_a_start_offset_that_passes_records_or_is_reset(tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.snapshot(0, 0)
     log.update(10, 4, (5, 6, AVAILABLE, 1))
@@ -142,7 +142,7 @@ def test_a_group_that_was_deleted_begins_anew(tmp_path: Path) -> None:
     assert log.rows() == []
 
 
-def test_what_can_t_be_read_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_unreadable_records_are_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     log, other = Log(tmp_path), Log(tmp_path, 1)
     log.update(0, 0, (0, 0, ARCHIVED, 5))
     log.update(1, 1, (1, 1, ARCHIVED, 5))
@@ -181,11 +181,11 @@ def test_a_record_that_is_retried_once_is_a_note() -> None:
     assert "1 record of jobs became available again: offset 7 of orders-0 at" in text
 
 
-def test_one_that_waited_while_nobody_left_is_a_lock_that_ran_out() -> None:
+def test_a_record_that_waited_without_a_departure_had_an_expired_lock() -> None:
     ((kind, severity, text),) = told(delivery(0, 11_000))
     assert (kind, severity) == ("redelivered", "warn")
     assert "it waited 11 s until its next delivery, and no member had been removed" in text
-    gone = made.rebalance(8000, cause="gone", group="jobs", source="log")
+    gone = made.rebalance(8000, cause="departed", group="jobs", source="log")
     ((kind, severity, text),) = told(delivery(0, 11_000), rebalances=[gone])
     assert (kind, severity) == ("redelivered", "note")
     assert "a member was removed then" in text
@@ -240,14 +240,14 @@ def run(copied: Path, out: Path, *how: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_run_tells_names_lists_and_skips(copied: Path, tmp_path: Path) -> None:
+def test_a_run_reports_names_lists_and_skips(copied: Path, tmp_path: Path) -> None:
     from pyarrow import parquet
 
     found = run(copied, tmp_path / "out")
     assert [one["text"] for one in found["findings"] if one["kind"] == "archived"] == [
         "jobs archived 1 record after 5 deliveries: offset 7 of orders-0 at 22:13:22."
     ]
-    (skipped,) = [one for one in found["findings"] if one["kind"] == "skipped"]
+    (skipped,) = [one for one in found["findings"] if one["kind"] == "unreadable input"]
     assert "__share_group_state-0" in skipped["text"]
     rows = parquet.read_table(tmp_path / "out" / "tables" / "share_deliveries").to_pylist()
     assert [(one["group"], one["topic"], one["outcome"]) for one in rows] == [
@@ -259,7 +259,7 @@ def test_a_run_tells_names_lists_and_skips(copied: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_scope_leaves_out_groups_and_what_came_later(copied: Path, tmp_path: Path) -> None:
+def test_a_scope_leaves_out_groups_and_later_records(copied: Path, tmp_path: Path) -> None:
     from pyarrow import parquet
 
     run(copied, tmp_path / "one", "--until", str(T0 + 1500))

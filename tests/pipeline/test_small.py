@@ -70,7 +70,7 @@ def test_a_journal_alone_a_log_alone(incident: Path, tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.slow
-def test_what_can_t_be_read_is_told(incident: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_input_is_reported(incident: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import shutil
 
     data = tmp_path / "data"
@@ -150,7 +150,7 @@ def test_a_column_that_would_be_there_twice() -> None:
 
 
 @pytest.mark.slow
-def test_a_journal_that_nobody_named_and_nobody_can_read_keeps_no_log_from_being_read(tmp_path: Path) -> None:
+def test_an_unreadable_journal_that_was_not_named_does_not_prevent_reading_the_log(tmp_path: Path) -> None:
     """It is told as skipped; one that was named is refused, in a line."""
     folder = unpack(next(one for one in recorded() if "moves" in one.name), tmp_path)
     (folder / "data" / "journal").mkdir()
@@ -163,7 +163,7 @@ def test_a_journal_that_nobody_named_and_nobody_can_read_keeps_no_log_from_being
     assert main([*given, "--overwrite", "--journal", str(folder / "data" / "journal")]) == 2
 
 
-def test_a_journal_that_may_not_be_read_is_told_in_a_line(
+def test_a_journal_without_read_permission_is_reported_in_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     journal = tmp_path / "journal-000001.ndjson"

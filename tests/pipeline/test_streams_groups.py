@@ -96,7 +96,7 @@ def check(tables: dict[str, list[dict[str, Any]]], ms: int) -> None:
         ("join", 0, 1, False),
         ("metadata change", 1, 1, True),
         ("join", 1, 2, True),
-        ("gone", 2, 1, True),
+        ("departed", 2, 1, True),
     ]
     moved = rebalances[2]
     assert (moved["revoked_by"], moved["revoked_tasks"]) == ("ann", ["0_2", "0_3"])
@@ -123,7 +123,9 @@ def test_at_ours(tmp_path: Path) -> None:
     asyncio.run(play())
     tables = told(tmp_path / "data", tmp_path / "out")
     check(tables, 12_000)
-    assert "ann kept tasks 0_2 and 0_3 for 12 s after it was asked to revoke them." in found(tables, "slow").text
+    assert (
+        "ann kept tasks 0_2 and 0_3 for 12 s after it was asked to revoke them." in found(tables, "slow rebalance").text
+    )
     assert "web waited 12 s for tasks 0_2 and 0_3, which ann had not revoked" in explained  # the same of the journal
     assert "MISSING_INTERNAL_TOPICS" in explained
 
@@ -155,7 +157,7 @@ def test_a_topology_without_its_topics_is_a_finding(tmp_path: Path) -> None:
             await app.wire.close()
 
     asyncio.run(play())
-    unready = found(told(tmp_path / "data", tmp_path / "out"), "unready")
+    unready = found(told(tmp_path / "data", tmp_path / "out"), "not ready")
     assert unready.severity == "warn"
     assert unready.text.startswith("g had no task assigned for 30 s from ")
     assert "no task is assigned: MISSING_SOURCE_TOPICS, source topics orders are missing" in explained

@@ -174,18 +174,18 @@ def test_appends_that_are_refused_until_the_end(hand: Any) -> None:
     assert picked(hand["refused"], *NAMES) == [(T0, None, None, 4500, None, 2, 0, errors, "appends")]
 
 
-def test_what_is_late_is_not_stuck_nor_what_nobody_tries(hand: Any) -> None:
+def test_late_commits_and_partitions_without_attempts_are_not_stuck(hand: Any) -> None:
     assert hand["short"] == []
     assert hand["idle"] == []
 
 
-def test_a_coordinator_that_is_not_to_be_had(hand: Any) -> None:
+def test_an_unavailable_coordinator(hand: Any) -> None:
     errors = ["COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"]
     assert picked(hand["gone"], *NAMES) == [(T0 + 1000, T0 + 5000, T0, 4000, 5000, 2, 0, errors, "answers")]
     assert hand["gone"][0]["groups"] == ["billing"]
 
 
-def test_only_a_write_ends_what_a_write_began(hand: Any) -> None:
+def test_only_a_write_ends_a_period_that_a_write_began(hand: Any) -> None:
     assert picked(hand["told"], *NAMES) == [
         (T0 + 100, T0 + 10_100, T0, 10_000, 10_100, 2, 1, ["REQUEST_TIMED_OUT"], "appends")
     ]
@@ -250,7 +250,7 @@ def test_the_founding_incident(real: Any, name: str) -> None:
     assert row["to_ms"] == min(ts_ms for ts_ms in taken if ts_ms >= healed)
 
 
-def test_what_scenarios_do_to_offsets_partitions(real: Any) -> None:
+def test_stuck_offsets_partitions_of_scenarios(real: Any) -> None:
     """Every state of a partition that somebody met with for a second is found, by its borders, and nothing else is."""
     assert {name: picked(table, "evidence", "groups", "errors") for name, table in real.items() if table} == {
         "coordinator-loads-and-moves": [("answers", ["billing"], ["COORDINATOR_LOAD_IN_PROGRESS"])],

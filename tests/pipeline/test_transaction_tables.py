@@ -85,7 +85,7 @@ def test_a_journal_s_rows_are_the_explanation_s(name: str, played: Callable[[str
 
 
 @pytest.mark.parametrize("name", INCIDENTS)
-def test_the_logs_tell_the_journal_s_story(name: str, played: Callable[[str], Path]) -> None:
+def test_the_logs_have_the_transactions_of_the_journal(name: str, played: Callable[[str], Path]) -> None:
     folder = played(name)
     found, (state, data) = story(folder), logs(folder)
     rows = seen_rows([*state, *data], "run")
@@ -179,7 +179,7 @@ def marker(at: int, ts_ms: int, kind: ControlType, epoch: int = 0) -> bytes:
     return control_batch(kind, ts_ms, producer_id=7, producer_epoch=epoch, base_offset=at)
 
 
-def test_what_is_written_after_its_own_abort_is_late_and_nothing_else(tmp_path: Path) -> None:
+def test_only_records_after_their_own_abort_are_late(tmp_path: Path) -> None:
     abort, commit = ControlType.ABORT, ControlType.COMMIT
     first = data(0, T0), marker(1, T0 + 5000, abort)
     late = partition(tmp_path / "late", *first, data(2, T0 + 5000 - LATE_MS))
@@ -192,7 +192,7 @@ def test_what_is_written_after_its_own_abort_is_late_and_nothing_else(tmp_path: 
     assert (row["end"], row["lost_abort"], row["blocked"]) == (None, False, ["orders-0 at 2"])
 
 
-def test_whom_nobody_knows_hangs_where_the_coordinator_s_log_is_there(tmp_path: Path) -> None:
+def test_an_unknown_producer_hangs_if_the_coordinators_log_is_read(tmp_path: Path) -> None:
     rows = partition(tmp_path / "open", data(0, T0))
     assert [row["hangs"] for row in seen_rows(rows, "run")] == [True]
     assert [row["hangs"] for row in seen_rows(rows, "run", states=False)] == [None]
@@ -300,7 +300,7 @@ def ended_rows(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.real_kafka
 @pytest.mark.parametrize("version", ["3.4.0", "4.1.0"])
-def test_a_real_broker_s_logs_tell_how_each_transaction_ended(version: str, tmp_path: Path) -> None:
+def test_a_real_brokers_logs_have_the_end_of_each_transaction(version: str, tmp_path: Path) -> None:
     config = {
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
         "transaction.state.log.num.partitions": 1,

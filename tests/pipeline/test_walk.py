@@ -23,7 +23,7 @@ def walk() -> list[tuple[str, str]]:
 
 @pytest.mark.long
 @pytest.mark.spark
-def test_the_walk_goes_as_it_is_told(
+def test_the_walk_follows_its_options(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

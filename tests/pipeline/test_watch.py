@@ -80,7 +80,7 @@ def home(seq: int, group: str) -> dict[str, Any]:
     return sign(seq, 0, "group", group=group)
 
 
-def test_a_jam_is_told_once_when_it_is_old_enough_and_again_when_it_is_over() -> None:
+def test_a_stuck_partition_is_reported_once_after_its_minimum_and_again_at_its_end() -> None:
     told: list[str] = []
     alerts = StuckAlerts(told.append)
     alerts.add_rows([home(1, "billing"), home(2, "audit"), home(3, "shop")])
@@ -100,7 +100,7 @@ def test_a_jam_is_told_once_when_it_is_old_enough_and_again_when_it_is_over() ->
     ]
 
 
-def test_a_jam_within_one_batch_is_told_when_it_is_over_and_not_of_the_past() -> None:
+def test_a_stuck_partition_within_one_batch_is_reported_at_its_end_and_not_of_the_past() -> None:
     batch = [sign(1, 1_000, error="NOT_ENOUGH_REPLICAS"), sign(2, 4_000, "committed", high_watermark=9)]
     short = [sign(3, 5_000), sign(4, 5_200, "committed", high_watermark=9)]
     told: list[str] = []
@@ -164,7 +164,7 @@ def seqs(events: AppendedStream) -> list[int]:
 
 
 @pytest.mark.spark
-def test_a_stream_that_ends_by_itself_says_why_in_a_line(spark: Any, tmp_path: Path) -> None:
+def test_a_stream_that_ends_by_itself_reports_why_in_a_line(spark: Any, tmp_path: Path) -> None:
     journal = write(tmp_path / "journal" / "journal-000001.ndjson", marks(1, 3)).parent
     events = appended(spark, tmp_path)
     (tmp_path / "out").mkdir()
@@ -203,7 +203,7 @@ def watched(data: Path, out: Path) -> list[str]:
 
 @pytest.mark.spark
 @pytest.mark.long
-def test_a_watch_that_is_started_again_goes_on_and_comes_to_what_a_run_comes_to(spark: Any, tmp_path: Path) -> None:
+def test_a_restarted_watch_continues_and_has_the_result_of_a_run(spark: Any, tmp_path: Path) -> None:
     from broker_sim.pipeline import run
 
     data, out, told = tmp_path / "data", tmp_path / "watched", []
@@ -271,7 +271,7 @@ def test_an_out_that_belongs_to_something_else_is_refused_before_spark_starts(tm
         PipelineWatch(WatchOptions(**options), print, Steps(io.StringIO(), quiet=True)).run()  # type: ignore[arg-type]
 
 
-def test_what_is_not_there_is_told_before_spark_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_input_is_reported_before_spark_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from broker_sim.cli.main import main
 
     out = str(tmp_path / "out")
@@ -288,7 +288,7 @@ def test_what_is_not_there_is_told_before_spark_starts(tmp_path: Path, capsys: p
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.timeout(500)
-async def test_a_stuck_partition_is_told_while_it_is_stuck_and_the_watch_ends_by_a_signal(tmp_path: Path) -> None:
+async def test_a_stuck_partition_is_reported_while_it_is_stuck_and_a_signal_ends_the_watch(tmp_path: Path) -> None:
     data, out = tmp_path / "data", tmp_path / "out"
     command = [sys.executable, "-m", "broker_sim", "pipeline", "watch", "--input", str(data), "--out", str(out)]
     settings = {"topics": {"orders": 2}, "data_dir": data, "journal": data / "journal"}

@@ -114,7 +114,7 @@ def test_it_ends_where_it_fails_too_often_without_a_batch_between(monkeypatch: p
         bad.look(StreamFailed("the disk is gone"))
 
 
-def test_what_is_wrong_with_the_arguments_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_arguments_are_not_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     bad = Bad(monkeypatch, retries=10)
     with pytest.raises(UsageError):
         bad.look(UsageError("no such column"))
@@ -154,7 +154,7 @@ def test_the_last_tables_are_not_tried_again_and_our_own_mistakes_never(monkeypa
 
 
 @pytest.mark.spark
-def test_a_stream_goes_on_where_it_failed_and_has_each_line_once(spark: Any, tmp_path: Path) -> None:
+def test_a_stream_resumes_where_it_failed_and_has_each_line_once(spark: Any, tmp_path: Path) -> None:
     journal = write(tmp_path / "journal" / "journal-000001.ndjson", marks(1, 30)).parent
     events, fails = appended(spark, tmp_path), [True]
 
@@ -186,7 +186,7 @@ def test_a_stream_goes_on_where_it_failed_and_has_each_line_once(spark: Any, tmp
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_logs_that_go_on_and_are_rolled_bring_what_a_run_with_them_tells(spark: Any, tmp_path: Path) -> None:
+def test_growing_and_rolled_logs_give_the_findings_of_a_run(spark: Any, tmp_path: Path) -> None:
     """A real cluster whose follower froze. When the watch is begun its broker has logged nothing of it yet, and its offsets log has
     nothing new afterwards: what the lines tell is told all the same, once, and the same as by a run."""
     packed = Path(__file__).parents[1] / "incidents" / "recorded" / "stuck-shrunk-3.4.0-2.tar.xz"
@@ -225,13 +225,13 @@ def test_logs_that_go_on_and_are_rolled_bring_what_a_run_with_them_tells(spark: 
     assert {"refused", "preparing"} <= kinds
 
 
-def test_a_log_that_is_not_there_is_told_before_spark_starts(tmp_path: Path) -> None:
+def test_a_missing_log_is_reported_before_spark_starts(tmp_path: Path) -> None:
     options = WatchOptions(str(tmp_path / "out"), str(tmp_path), broker_logs=(str(tmp_path / "server.log"),))
     with pytest.raises(UsageError, match=r"--broker-log .*server\.log: there is no such file or folder"):
         PipelineWatch(options, print, Steps(io.StringIO(), quiet=True)).run()
 
 
-def test_logs_that_are_gone_meanwhile_are_told_once_and_those_of_before_kept(
+def test_logs_deleted_meanwhile_are_reported_once_and_their_lines_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "server.log"
@@ -265,7 +265,7 @@ def scraped(metrics: Metrics) -> dict[str, dict[tuple[str, ...], float]]:
     return found
 
 
-def test_what_a_watch_knows_is_scraped() -> None:
+def test_metrics_of_a_watch_are_scraped() -> None:
     began_s = time.monotonic()
     metrics = Metrics()
     nothing = scraped(metrics)
@@ -296,13 +296,13 @@ def test_what_a_watch_knows_is_scraped() -> None:
     assert 0 <= found["broker_sim_watch_tables_age_seconds"][()] <= time.monotonic() - began_s
 
 
-def test_each_metric_stands_in_the_documentation_as_it_is() -> None:
+def test_each_metric_is_documented() -> None:
     text = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text(encoding="utf-8")
     for name, (_, labels, says) in METRICS.items():
         assert f"| `{name}` | {', '.join(labels)} | {says} |" in text
 
 
-def test_what_is_over_has_no_series_any_more() -> None:
+def test_ended_findings_have_no_series() -> None:
     metrics = Metrics()
     metrics.tables(MetricsSnapshot({("billing", "orders", 0): 41}))
     metrics.stuck([LOG])
@@ -313,7 +313,7 @@ def test_what_is_over_has_no_series_any_more() -> None:
     assert "broker_sim_offsets_partition_stuck" not in found
 
 
-def test_a_port_in_use_is_told_before_spark_starts() -> None:
+def test_a_port_in_use_is_reported_before_spark_starts() -> None:
     with Metrics().served("127.0.0.1", 0) as port:
         watch = PipelineWatch(
             WatchOptions("out", "in", metrics=("127.0.0.1", port)), print, Steps(io.StringIO(), quiet=True)
@@ -352,7 +352,7 @@ def test_addresses(text: str, meant: tuple[str, int] | None) -> None:
 
 
 @pytest.mark.spark
-def test_the_tables_are_asked_for_what_they_say_last(spark: Any) -> None:
+def test_metrics_have_the_last_rows_of_the_tables(spark: Any) -> None:
     lag = spark.createDataFrame(
         [("billing", "orders", 0, 1000, 5), ("billing", "orders", 0, 2000, 9), ("billing", "orders", 1, 1000, None),
          ("audit", "orders", 0, 1000, 40)],

@@ -100,7 +100,7 @@ def test_the_finding_names_topic_client_and_the_rest() -> None:
     assert " may " in found.advice
 
 
-def test_what_one_client_sent_as_a_member_and_as_none_is_one_story() -> None:
+def test_commits_of_one_client_as_member_and_as_non_member_are_one_finding() -> None:
     later = refusal(member=None, commits=16, in_part=0, taken_topics=None, last_ms=T0 + 90_000)
     (found,) = findings(facts(refusals=[refusal(), later]))
     assert found.text.startswith(
@@ -109,11 +109,13 @@ def test_what_one_client_sent_as_a_member_and_as_none_is_one_story() -> None:
     assert "what 75 of them committed for ord.b was accepted" in found.text
 
 
-def test_a_rebalance_that_waited_in_vain_says_what_was_refused_then() -> None:
+def test_a_rebalance_that_timed_out_names_the_commits_refused_meanwhile() -> None:
     waited = rebalance(
         0, 60_000, held_by="rebalance timeout", held_ms=59_000, held_who=["app-2-1"], held_clients=["app-2"]
     )
-    found = next(one for one in findings(facts(refusals=[refusal()], rebalances=[waited])) if one.kind == "slow")
+    found = next(
+        one for one in findings(facts(refusals=[refusal()], rebalances=[waited])) if one.kind == "slow rebalance"
+    )
     assert (
         "59 s of it until the rebalance timeout expired, without a JoinGroup of app-2; commits of app-2 were refused then, for ord.a"
         in found.text
@@ -177,7 +179,7 @@ def lags(duck: DuckSession, log: Log, *ends: tuple[int, int]) -> list[tuple[Any,
     return picked(rows(table, "window_start_ms"), "committed", "end", "lag")
 
 
-def test_an_offset_beyond_the_end_is_told_where_that_is_known(duck: DuckSession) -> None:
+def test_an_offset_beyond_a_known_log_end_is_reported(duck: DuckSession) -> None:
     log = Log()
     log.commit(0, 100)
     log.commit(5000, 95)
@@ -213,7 +215,7 @@ def below(duck: DuckSession, log: Log, *starts: tuple[int, int, int | None]) -> 
     return picked(rows(table, "window_start_ms"), "committed", "start", "below_start")
 
 
-def test_an_offset_before_the_logs_start_is_told_from_when_that_is_known(duck: DuckSession) -> None:
+def test_an_offset_below_the_log_start_is_reported_from_when_it_is_known(duck: DuckSession) -> None:
     log = Log()
     log.commit(0, 10)
     log.commit(5000, 70)
@@ -235,7 +237,7 @@ def test_the_finding_of_an_offset_before_the_logs_start() -> None:
     assert "is unknown" in found.advice
 
 
-def test_where_a_log_begins_is_told_by_the_answers_to_fetches(duck: DuckSession) -> None:
+def test_the_log_start_is_known_from_fetch_responses(duck: DuckSession) -> None:
     book = Book()
     commit_of(book, 3)
     asked = {"topics": [{"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": 8}]}]}
@@ -246,7 +248,7 @@ def test_where_a_log_begins_is_told_by_the_answers_to_fetches(duck: DuckSession)
     assert picked(rows(table, "window_start_ms"), "committed", "end", "start", "below_start") == [(3, 20, 8, 5)]
 
 
-def test_where_a_log_begins_is_told_by_its_first_segment_or_by_the_checkpoint(tmp_path: Path) -> None:
+def test_the_log_start_is_known_from_the_first_segment_or_the_checkpoint(tmp_path: Path) -> None:
     for partition, bases in ((0, (40,)), (1, (0, 30))):
         folder = tmp_path / f"orders-{partition}"
         folder.mkdir()
@@ -290,7 +292,7 @@ def test_records_that_a_log_lost_and_the_groups_that_had_committed_there(duck: D
     assert (tail.group, head.group) == ("billing", "audit")
 
 
-def test_an_offset_that_went_back_to_where_the_log_was_cut_reads_nothing_again(duck: DuckSession) -> None:
+def test_an_offset_that_decreased_to_the_truncated_log_end_reads_no_record_again(duck: DuckSession) -> None:
     book = Book()
     commit_of(book, 100)
     book.later(1000)
@@ -309,7 +311,7 @@ def test_an_offset_that_went_back_to_where_the_log_was_cut_reads_nothing_again(d
         assert found.text.endswith("up to 40 records are read again.")
 
 
-def test_a_loss_that_meets_no_group_is_told_too(duck: DuckSession) -> None:
+def test_a_loss_that_affects_no_group_is_reported_too(duck: DuckSession) -> None:
     book = Book()
     lost(book, "tail", 60, 99)
     events = duck.of_arrow(arrow(book.events))
@@ -319,7 +321,7 @@ def test_a_loss_that_meets_no_group_is_told_too(duck: DuckSession) -> None:
     assert finding.text.endswith("which were committed: offsets 60 to 99.")
 
 
-def test_a_reset_of_which_the_log_holds_no_offset_before_is_not_said_to_skip_nothing(duck: DuckSession) -> None:
+def test_a_reset_without_an_earlier_offset_in_the_log_is_unknown_and_not_zero(duck: DuckSession) -> None:
     log = Log()
     log.generation(0, 1)
     log.commit(10, 50, partition=1)
@@ -351,7 +353,7 @@ def test_why_offsets_ceased_to_exist_is_the_journals_word(duck: DuckSession, rea
     assert (found["reason"], found["last_offset"]) == (reason, 5)
     deletion = {"group": "billing", "log_partition": 9, "at_ms": T0, "group_ended": False, "offsets": 1, "returned": 0}
     deletion |= {"example": {"topic": "orders", "partition": 0}, "idle_ms": 1000, "how": "deleted", "reason": reason}
-    told = next(one for one in findings(facts(deletions=[deletion])) if one.kind == "deleted")
+    told = next(one for one in findings(facts(deletions=[deletion])) if one.kind == "deleted offsets")
     assert f": {words}" in told.text
     assert told.text.endswith("1 s after the last commit.")
 
@@ -394,7 +396,7 @@ def looked_up(book: Book, code: int, error: str | None) -> None:
     book.call("OffsetFetch", asked, told, "app", group="billing", member="m-1", topics=["orders-0"], **about)
 
 
-def test_a_lookup_that_was_refused_stands_with_what_was_read_over(duck: DuckSession) -> None:
+def test_a_refused_offset_fetch_is_part_of_the_finding_about_skipped_records(duck: DuckSession) -> None:
     """A client that goes where its fallback says, as its committed offset was not told to it."""
     book = Book()
     commit_of(book, 3)
@@ -441,7 +443,7 @@ def test_reading_on_committing_and_seeking_beyond_the_end_skip_nothing(duck: Duc
     assert rows(offset_skips(duck.of_arrow(arrow(book.events)))) == []
 
 
-def test_a_seek_forward_is_told_by_where_it_had_read_up_to(duck: DuckSession) -> None:
+def test_a_seek_forward_is_reported_with_the_last_position(duck: DuckSession) -> None:
     book = Book()
     commit_of(book, 0)
     book.fetch("app", 4, 0)
@@ -450,7 +452,7 @@ def test_a_seek_forward_is_told_by_where_it_had_read_up_to(duck: DuckSession) ->
     assert picked(found, "from_offset", "to_offset", "committed") == [(0, 4, True), (4, 6, False)]
 
 
-def test_a_record_of_the_group_that_stands_between_is_no_rewind(duck: DuckSession) -> None:
+def test_a_group_record_in_between_is_no_rewind(duck: DuckSession) -> None:
     log = Log()
     log.generation(0, 1)
     log.commit(10, 100)
@@ -463,10 +465,10 @@ def test_a_record_of_the_group_that_stands_between_is_no_rewind(duck: DuckSessio
     assert any("after another group record of the same generation" in text for text in texts)
 
 
-def test_a_member_that_joined_again_is_not_said_to_have_changed_its_subscription() -> None:
+def test_a_member_that_rejoined_has_not_changed_its_subscription() -> None:
     """With a cooperative assignor it has given something up; the table has no more than that it joined with other metadata."""
     rows_ = [rebalance(at, 1000, cause="metadata change", generation=at) for at in range(0, 20_000, 2000)]
-    found = next(one for one in findings(facts(rebalances=rows_)) if one.kind == "restless")
+    found = next(one for one in findings(facts(rebalances=rows_)) if one.kind == "frequent rebalances")
     assert (
         "members that joined with other metadata, or topics that changed (as when app-1 joined with other metadata"
         in found.text

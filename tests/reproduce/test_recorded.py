@@ -71,11 +71,11 @@ def logs_of(folder: Path) -> list[str]:
 
 PARTITIONS = [
     ("stuck-4.1.0-1", "seats-us", "stuck", "4.1"),  # a follower that is frozen, in the ISR
-    pytest.param("moves-4.1.0-1", "stock", "moved", "4.1", marks=pytest.mark.slow),  # a reassignment
+    pytest.param("moves-4.1.0-1", "stock", "coordinator moved", "4.1", marks=pytest.mark.slow),  # a reassignment
     # a follower that is frozen and leaves the ISR: appends are refused; the leader is elected again meanwhile
     pytest.param("stuck-shrunk-3.4.0-2", "scores-batch", "stuck", "3.4", marks=pytest.mark.slow),
     pytest.param("stuck-shrunk-3.4.0-2", "plans-v2", "stuck", "3.4", marks=pytest.mark.long),
-    pytest.param("moves-4.1.0-1", "claims-sync", "moved", "4.1", marks=pytest.mark.long),  # there and back
+    pytest.param("moves-4.1.0-1", "claims-sync", "coordinator moved", "4.1", marks=pytest.mark.long),  # there and back
 ]
 
 

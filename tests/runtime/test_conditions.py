@@ -250,4 +250,4 @@ def test_a_state_on_a_deleted_topic_ends_quietly() -> None:
 
 
 def test_every_kind_says_what_it_is() -> None:
-    assert all(kind.story and kind.name == name for name, kind in KINDS.items())
+    assert all(kind.description and kind.name == name for name, kind in KINDS.items())

@@ -20,7 +20,7 @@ def java(version: str) -> str:
 
 
 APPS: dict[str, Callable[[], str]] = {
-    "crowd": lambda: "crowd",
+    "classic": lambda: "classic",
     "consumer": lambda: "consumer",
     "share": lambda: "share",
     "streams": lambda: "streams",

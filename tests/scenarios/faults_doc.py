@@ -182,7 +182,9 @@ def render() -> str:
     """The whole of docs/faults.md."""
     observed = json.loads(OBSERVED.read_text())
     parts = [HEAD.format(lasts=LASTS_S), "## Scenarios\n", _stories(), "\n## Partition states\n"]
-    parts += [_section(kind.name, f"{_capital(kind.story)}.", observed, _answers(kind)) for kind in KINDS.values()]
+    parts += [
+        _section(kind.name, f"{_capital(kind.description)}.", observed, _answers(kind)) for kind in KINDS.values()
+    ]
     parts += [LOST, "## Request actions\n"]
     parts += [_section(name, "", observed, "") for name in VERDICTS]
     return "\n".join(parts).rstrip() + "\n"

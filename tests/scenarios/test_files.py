@@ -74,11 +74,11 @@ def test_the_right_one_is_right() -> None:
         ("topics: [orders]", 'assign: true, pattern: "ord.*"', 6, "has both assign and pattern; remove one"),
         (
             "topics: [orders]",
-            'kind: crowd, pattern: "ord.*"',
+            'kind: classic, pattern: "ord.*"',
             6,
-            "a client of the kind crowd takes topics; a pattern is for",
+            "a client of the kind classic takes topics; a pattern is for",
         ),
-        ("topics: [orders]", "kind: crowd", 6, "the client app-1 needs topics"),
+        ("topics: [orders]", "kind: classic", 6, "the client app-1 needs topics"),
         (
             "{client: app-1, action: freeze, for: 1s}",
             "{topic: orders, delete: true, fill: 3}",
@@ -146,7 +146,7 @@ def test_the_right_one_is_right() -> None:
         ("name: right", "name: [right", 2, "invalid YAML"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line_and_what_was_meant(
+def test_an_error_has_its_line_and_the_nearest_valid_name(
     tmp_path: Path, right: str, wrong: str, line: int, told: str
 ) -> None:
     assert RIGHT.count(right) >= 1
@@ -165,20 +165,20 @@ def test_a_scenario_that_expects_nothing_proves_nothing() -> None:
         parse(loads("steps: [{after: 1s}]"))
 
 
-def test_an_expectation_says_something_besides_its_time() -> None:
+def test_an_expectation_has_a_condition_besides_its_time() -> None:
     with pytest.raises(WrongFile, match="no condition for billing; expected one of state, members"):
-        parse(loads("outside: {groups: billing}\nexpect: [{within: 5s, group: billing}]"))
-    text = "outside: {groups: billing}\nexpect: [{within: 5s, api: JoinGroup, group: billing}]"
+        parse(loads("external: {groups: billing}\nexpect: [{within: 5s, group: billing}]"))
+    text = "external: {groups: billing}\nexpect: [{within: 5s, api: JoinGroup, group: billing}]"
     (matcher,) = parse(loads(text)).expect[0].matchers
     assert matcher.what == "request: api JoinGroup, group billing"
 
 
 def test_a_former_name_is_accepted_with_a_warning_that_has_its_line_and_the_present_name() -> None:
-    text = "outside: {groups: billing}\nexpect:\n  - never: {group: billing, committed: went_back}"
+    text = "external: {groups: billing}\nexpect:\n  - never: {group: billing, committed: went_back}"
     with pytest.warns(FutureWarning, match=r":3: .*'went_back' is now called 'decreased'"):
         (matcher,) = parse(loads(text)).expect[0].matchers
     assert matcher.what == "a committed offset of billing decreased"
-    text = "outside: {groups: billing}\nexpect:\n  - never: {event: staged, group: billing, action: passed over}"
+    text = "external: {groups: billing}\nexpect:\n  - never: {event: staged, group: billing, action: passed over}"
     with pytest.warns(
         FutureWarning, match=r":3: .*'(staged|passed over)' is now called '(pending_offsets|superseded)'"
     ):
@@ -187,7 +187,23 @@ def test_a_former_name_is_accepted_with_a_warning_that_has_its_line_and_the_pres
     text = "topics: [{name: a}]\nclients:\n  - {name: b, group: c, topics: [a], kind: epochs}\nexpect: [{group: c, members: 1}]"
     with pytest.warns(FutureWarning, match=r":3: the kind of client 'epochs' is now called 'consumer'"):
         assert parse(loads(text)).clients[0].kind == "consumer"
-    text = "outside: {groups: billing}\nexpect:\n  - never: {group: billing, committed: went_back}"
+    text = (
+        "outside: {groups: a, topics: b}\nknown: {crowd: x}\n"
+        "clients: [{name: c, group: a, topics: [b], kind: outside}]\nexpect: [{within: 9s, group: a, members: 1}]"
+    )
+    with pytest.warns(FutureWarning) as warned:
+        scenario = parse(loads(text))
+    assert [str(one.message).partition(";")[0] for one in warned] == [
+        "scenario:1: the key 'outside' is now called 'external'",
+        "scenario:2: the kind of client 'crowd' is now called 'classic'",
+        "scenario:3: the kind of client 'outside' is now called 'external'",
+    ]
+    assert (scenario.external["groups"], scenario.known, scenario.clients[0].kind) == (
+        ["a"],
+        {"classic": "x"},
+        "external",
+    )
+    text = "external: {groups: billing}\nexpect:\n  - never: {group: billing, committed: went_back}"
     with pytest.raises(WrongFile, match="committed: 'decresed' is neither 'decreased' nor a map"):
         parse(loads(text.replace("went_back", "decresed")))
 
@@ -217,7 +233,7 @@ expect:
 """
 
 
-def test_all_that_is_wrong_is_told_at_once_each_with_its_line() -> None:
+def test_all_errors_are_reported_together_each_with_its_line() -> None:
     with pytest.raises(WrongFile) as error:
         parse(loads(MANY))
     told = str(error.value).splitlines()
@@ -324,7 +340,7 @@ def test_all_that_is_wrong_is_told_at_once_each_with_its_line() -> None:
         ("client: app-1, action: freeze, for: 1s", "op: cluster.delete, cluster: a", 16, "cluster.delete"),
     ],
 )
-def test_a_name_that_nobody_makes_is_told(right: str, wrong: str, line: int, told: str) -> None:
+def test_an_undefined_name_is_an_error(right: str, wrong: str, line: int, told: str) -> None:
     assert right in RIGHT
     with pytest.raises(WrongFile) as error:
         parse(loads(RIGHT.replace(right, wrong, 1)))
@@ -333,7 +349,7 @@ def test_a_name_that_nobody_makes_is_told(right: str, wrong: str, line: int, tol
     assert told in text
 
 
-def test_what_somebody_else_makes_is_named_as_such() -> None:
+def test_names_of_other_programs_are_declared_as_external() -> None:
     theirs = RIGHT.replace("[orders]", "[orders, refunds]").replace(
         "offsets(billing), state: stuck", "offsets(audit), state: stuck"
     )
@@ -344,12 +360,12 @@ def test_what_somebody_else_makes_is_named_as_such() -> None:
     with pytest.raises(WrongFile) as error:
         parse(loads(theirs))
     assert str(error.value).count("\n") == 2
-    assert str(error.value).count("outside: {") == 3
-    outside = "outside: {topics: [refunds], groups: [audit], client_ids: ['theirs-*']}\n"
-    assert parse(loads(outside + theirs)).outside["groups"] == ["audit"]
+    assert str(error.value).count("external: {") == 3
+    external = "external: {topics: [refunds], groups: [audit], client_ids: ['theirs-*']}\n"
+    assert parse(loads(external + theirs)).external["groups"] == ["audit"]
 
 
-def test_what_steps_and_imports_make_is_there(tmp_path: Path) -> None:
+def test_names_defined_by_steps_and_imports_are_known(tmp_path: Path) -> None:
     (tmp_path / "groups.txt").write_text(
         "GROUP    TOPIC   PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG  CONSUMER-ID  HOST  CLIENT-ID\n"
         "billing  orders  1          5               9               4    -            -     -\n"
@@ -389,14 +405,14 @@ def test_two_clients_of_one_name() -> None:
         (b"#" * (MAX_BYTES + 1), "larger than"),
     ],
 )
-def test_what_is_no_scenario_at_all(tmp_path: Path, content: bytes, told: str) -> None:
+def test_files_that_are_no_scenarios(tmp_path: Path, content: bytes, told: str) -> None:
     path = tmp_path / "other.yaml"
     path.write_bytes(content)
     with pytest.raises(WrongFile, match=told):
         read(path)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(WrongFile, match=r"none\.yaml: No such file"):
         read(tmp_path / "none.yaml")
     with pytest.raises(WrongFile, match="Is a directory"):
@@ -464,10 +480,10 @@ DOCUMENT = (Path(__file__).parents[2] / "docs" / "scenarios.md").read_text()
 
 
 def test_the_example_of_the_document_is_right() -> None:
-    example, attached, _outside = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
+    example, attached, _external = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
     scenario = parse(loads(example))
     assert [client.name for client in scenario.clients] == ["app-1", "app-2"]
-    assert [client.kind for client in parse(loads(attached)).clients] == ["outside"]
+    assert [client.kind for client in parse(loads(attached)).clients] == ["external"]
 
 
 STAGE = """\
@@ -506,6 +522,6 @@ def test_the_expectations_of_the_document_are_right(expectation: str) -> None:
     ).expect
 
 
-def test_every_word_of_the_language_stands_in_the_document() -> None:
+def test_every_key_of_scenario_files_is_documented() -> None:
     words = [*SETTINGS, *KINDS, *CLIENT_ACTIONS, *BROKER_ACTIONS, *COMMITS]
     assert [word for word in words if not re.search(rf"`[^`]*\b{re.escape(word)}\b[^`]*`", DOCUMENT)] == []

@@ -39,7 +39,7 @@ def stage() -> Iterator[Stage]:
 
 @pytest.mark.real_time
 @pytest.mark.parametrize(("name", "number", "client"), AGAIN)
-def test_a_fault_is_met_as_the_document_says(stage: Stage, name: str, number: int, client: str) -> None:
+def test_a_fault_has_the_documented_effect(stage: Stage, name: str, number: int, client: str) -> None:
     written = json.loads(TARGET.read_text())[key(name, number)][client]
     seen = observe(stage.outcome(key(name, number), client).events)
     is_as_written(seen, written)

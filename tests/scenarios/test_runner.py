@@ -27,7 +27,7 @@ from tests.support import processes
 from tests.support.command import command
 from tests.support.processes import DEADLINE_S
 
-MEMBER = "{name: app, kind: crowd, members: 1, group: billing, topics: [orders], session_timeout: 30s, heartbeat_interval: 200ms}"
+MEMBER = "{name: app, kind: classic, members: 1, group: billing, topics: [orders], session_timeout: 30s, heartbeat_interval: 200ms}"
 STABLE = "{group: billing, state: Stable, members: 1}"
 ONE_MEMBER = f"""\
 name: one member
@@ -89,13 +89,13 @@ async def gone(path: Path, how_many: int) -> None:
         ),
     ],
 )
-def test_exit_codes_and_what_is_told(tmp_path: Path, text: str, code: int, told: str) -> None:
+def test_exit_codes_and_output(tmp_path: Path, text: str, code: int, told: str) -> None:
     path = tmp_path / "story.yaml"
     path.write_text(text)
     is_told(cli(str(path)), code, told)
 
 
-def test_a_step_that_comes_too_late_is_told_in_virtual_time_as_well(tmp_path: Path) -> None:
+def test_a_late_step_is_reported_in_virtual_time_as_well(tmp_path: Path) -> None:
     path = tmp_path / "story.yaml"
     path.write_text(LATE)
     told = "it works waited 4 s for group billing: state Stable, members 2 (it is "
@@ -161,7 +161,7 @@ def test_repeated_as_json_with_pictures_and_journals(tmp_path: Path) -> None:
     assert [wrong for event in events for wrong in problems(event)] == []
 
 
-def test_runs_that_went_alike_say_so(tmp_path: Path) -> None:
+def test_equal_runs_are_reported_as_equal(tmp_path: Path) -> None:
     path = tmp_path / "story.yaml"
     path.write_text(HELD)
     assert cli(str(path), "--repeat", "2", "--quiet").stdout.endswith("2 runs: the same history\n")
@@ -187,7 +187,7 @@ async def test_a_program_of_the_users_own_lives_through_it_and_is_ended(tmp_path
     path = tmp_path / "story.yaml"
     path.write_text("""\
 topics: [{name: orders, records: 5}]
-clients: [{name: my-app, kind: outside, group: mine, topics: [orders]}]
+clients: [{name: my-app, kind: external, group: mine, topics: [orders]}]
 steps:
   - {name: it came, when: {group: mine, state: Stable, members: 1, committed: {orders-0: 5}}, within: 150s}
   - {name: more, do: {topic: orders, fill: 1}}
@@ -213,7 +213,7 @@ expect:
 
 
 @pytest.mark.slow
-async def test_a_client_that_dies_is_told_with_its_last_words() -> None:
+async def test_a_client_that_crashes_is_reported_with_its_last_lines() -> None:
     told: list[str] = []
     dies = "sh -c 'echo no such library >&2; exit 3'"
     outcome = await play(LATE, clients={"app": dies}, progress=told.append)
@@ -223,7 +223,7 @@ async def test_a_client_that_dies_is_told_with_its_last_words() -> None:
     assert outcome.to_dict()["ended"] == outcome.ended
 
 
-async def test_a_client_that_was_told_to_go_is_not_held_against_it() -> None:
+async def test_a_client_that_was_stopped_breaks_nothing() -> None:
     leaves = (
         ONE_MEMBER
         + "  - {name: it goes, do: {client: app, action: leave}}\nexpect:\n  - {group: billing, state: Empty}\n"
@@ -249,7 +249,7 @@ time.sleep(600)
 """
 
 
-async def test_any_program_is_a_client_whatever_it_says_and_ends_with_all_that_it_started(tmp_path: Path) -> None:
+async def test_any_program_is_a_client_whatever_it_prints_and_ends_with_all_its_processes(tmp_path: Path) -> None:
     (tmp_path / "foreign.py").write_text(FOREIGN)
     text = HELD.replace(STABLE, "{client: app, reports: works}")
     outcome = await play(
@@ -334,13 +334,13 @@ expect:
         ("{never: {event: mark, text: fir*, count: '>=2'}}", True),
     ],
 )
-async def test_what_happened_and_what_never_did(expectation: str, held: bool) -> None:
+async def test_events_that_happened_and_that_never_did(expectation: str, held: bool) -> None:
     outcome = await play(f"{MARKS}  - {expectation}\n")
     assert [one.held for one in outcome.results] == [held], outcome.report()
     assert outcome.code == (0 if held else 1)
 
 
-async def test_what_broke_a_never_is_told_with_its_moment() -> None:
+async def test_the_event_that_broke_a_never_is_reported_with_its_time() -> None:
     outcome = await play(f"{MARKS}  - {{never: {{event: mark, text: second}}, after: a}}\n")
     assert re.search(
         r"BROKEN  never from 'a' on: mark: text second - it occurred 1 time at \+ +0\.\d{3} s \(mark \d+\)",
@@ -372,7 +372,7 @@ expect:
     assert [one.held for one in outcome.results][1], outcome.report()
 
 
-async def test_a_manual_clock_stands_still_until_it_is_moved() -> None:
+async def test_a_manual_clock_does_not_advance_by_itself() -> None:
     outcome = await play(
         ONE_MEMBER.replace("name: one member", "name: time\ncluster: {clock: manual, initial_rebalance_delay: 0s}")
         + """\
@@ -389,7 +389,7 @@ expect:
     assert outcome.seconds < 3600, "nobody waited for the hour"
 
 
-async def test_a_commit_that_is_sent_must_be_answered_as_it_says() -> None:
+async def test_a_sent_commit_must_get_the_expected_response() -> None:
     text = (
         ONE_MEMBER
         + "  - {name: zombie, do: {send: OffsetCommit, group: billing, ARGS offsets: {orders-0: 1}}}\nexpect:\n  - STABLE\n"
@@ -466,13 +466,13 @@ async def test_a_log_directory_is_played_on_and_stays_as_it_was(tmp_path: Path) 
         ),
     ],
 )
-async def test_what_cannot_be_done_is_told_with_its_line(action: str, told: str) -> None:
+async def test_impossible_actions_are_reported_with_their_line(action: str, told: str) -> None:
     with pytest.raises(UsageError, match=r"^scenario:\d+: ") as error:
         await play(ONE_MEMBER + f"  - name: wrong\n    do: [{action}]\nexpect:\n  - {STABLE}\n")
     assert told in str(error.value)
 
 
-async def test_a_topic_that_cannot_be_is_told_with_its_line() -> None:
+async def test_an_invalid_topic_is_reported_with_its_line() -> None:
     with pytest.raises(UsageError, match=r"^scenario:2: topic orders: "):
         await play(HELD.replace("{name: orders}", "{name: orders, replication: 3}"))
 

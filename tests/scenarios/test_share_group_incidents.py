@@ -33,7 +33,7 @@ def test_the_verdict_holds(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sampled(OTHERWISE, 2))
-def test_it_is_broken_where_the_story_is_another(name: str, tmp_path: Path) -> None:
+def test_it_is_broken_if_the_cause_differs(name: str, tmp_path: Path) -> None:
     told = (shipped() / f"{name}.yaml").read_text()
     as_it_is, otherwise = OTHERWISE[name]
     assert as_it_is in told

@@ -21,7 +21,7 @@ OLD_JAVA = {name for name in NAMES if name.startswith(("stuck", "not-coordinator
 """Where the Java client of 3.4 is heard, too: it has another protocol version for most of what is said there."""
 
 WITHOUT_CLIENTS = {
-    "join-storm": "crowd",
+    "join-storm": "classic",
     **{name: "aiokafka" for name in NAMES if name.startswith("transaction-")},
     **{name: "consumer" for name in NAMES if name.startswith("consumer-group-")},
     **{name: "share" for name in NAMES if name.startswith("share-group-")},
@@ -69,7 +69,7 @@ def test_the_verdict_holds(stage: Stage, name: str, client: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_its_story_begins_with_one_short_line(name: str) -> None:
+def test_its_description_begins_with_one_short_line(name: str) -> None:
     scenario = read(shipped() / f"{name}.yaml")
     assert scenario.summary == scenario.story.splitlines()[0]
     assert len(scenario.summary) <= LINE - 4

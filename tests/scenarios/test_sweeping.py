@@ -46,7 +46,7 @@ def test_a_share_is_played_twice() -> None:
 
 
 @pytest.mark.slow
-def test_the_seeds_that_break_a_verdict_are_told_with_what_shows_it_again(tmp_path: Path) -> None:
+def test_failing_seeds_are_reported_with_the_command_that_repeats_them(tmp_path: Path) -> None:
     path = tmp_path / "sometimes.yaml"
     path.write_text(SOMETIMES)
     found = sweep(path, range(12), jobs=2)
@@ -80,7 +80,7 @@ def test_many_seeds_are_named_in_part() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", [pytest.param("run", marks=pytest.mark.slow), "simulate"])
-def test_the_commands_tell_it_as_json(verb: str) -> None:
+def test_the_commands_print_json(verb: str) -> None:
     path = str(find("leader-changes"))
     words = [verb, path, *(["--virtual"] if verb == "run" else []), "--seeds", "0..4", "--jobs", "2", "--json"]
     done = cli(*words)
@@ -101,13 +101,13 @@ def test_the_commands_tell_it_as_json(verb: str) -> None:
         (["simulate", "scenarios/leader-changes.yaml", "--shrink"], "--shrink is for workloads"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_swept_is_one_line(words: list[str], told: str) -> None:
+def test_scenarios_that_cannot_be_swept_are_one_line(words: list[str], told: str) -> None:
     done = command(*words)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
     assert told in done.stderr
 
 
-def test_what_a_file_asks_for_in_vain_is_told(tmp_path: Path) -> None:
+def test_errors_of_a_swept_file_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "wrong.yaml"
     path.write_text(CONSUMER.replace("steps:", "stepps:"))
     with pytest.raises(UsageError, match=r"wrong.yaml:5: the file has no key 'stepps'"):

@@ -78,7 +78,7 @@ def test_no_seed_breaks_it(name: str, seed: int) -> None:
     assert outcome.code == HELD, outcome.report()
 
 
-def test_what_kip_890_has_changed_breaks_the_verdicts_of_the_other_release() -> None:
+def test_the_changes_of_kip_890_break_the_scenarios_of_the_other_release() -> None:
     assert played("transaction-hanging-3.4", "4.1").code != HELD
     assert played("transaction-lost-abort-3.4", "4.1").code != HELD
     assert played("transaction-lost-abort-4.1", "3.4").code != HELD
@@ -170,7 +170,7 @@ def words(name: str) -> str:
     return " ".join(explain_transactions(played(f"transaction-{name}").events).split())
 
 
-def test_the_story_of_each() -> None:
+def test_the_history_of_each_transaction() -> None:
     (stray,) = found("hanging-3.4").hanging
     assert (stray.log, stray.offset, stray.lost_abort, list(stray.readers)) == ("payments-1", 1, False, ["reader"])
     (lost,) = found("lost-abort-3.4").hanging
@@ -191,7 +191,7 @@ def test_the_story_of_each() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_group_s_explanation_and_timeline_tell_the_same(name: str) -> None:
+def test_explanation_and_timeline_of_a_group_agree(name: str) -> None:
     events = played(name).events
     story, drawn = " ".join(explain(events, "audit", width=10_000).split()), timeline(events, "audit", 140)
     held = "waited there" in story

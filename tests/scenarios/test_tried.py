@@ -16,7 +16,7 @@ from tests.scenarios.test_runner import BROKEN, HELD, ONE_MEMBER, STABLE, cli, p
 # --- a verdict that nothing was tried on -------------------------------------------------------------------------------
 
 
-async def test_a_rule_that_never_hit_breaks_the_verdict_and_tells_what_came_near() -> None:
+async def test_a_rule_that_never_hit_breaks_the_scenario_and_lists_near_misses() -> None:
     text = (
         ONE_MEMBER
         + """\
@@ -50,9 +50,9 @@ UNMET = [
 
 
 @pytest.mark.parametrize(("what", "said"), UNMET)
-async def test_a_state_or_a_hold_that_nobody_met_breaks_the_verdict(what: str, said: str) -> None:
+async def test_a_state_or_a_hold_without_a_request_breaks_the_scenario(what: str, said: str) -> None:
     text = (
-        ONE_MEMBER.replace("steps:", "outside: {groups: [another]}\nsteps:")
+        ONE_MEMBER.replace("steps:", "external: {groups: [another]}\nsteps:")
         + f"""\
   - {{name: it beats, when: {{api: Heartbeat}}}}
   - {{name: broken, do: {{{what}}}}}
@@ -84,11 +84,11 @@ expect:
     assert outcome.code == 0, outcome.report()
 
 
-async def test_what_is_known_of_a_client_is_told_where_its_verdict_is_broken() -> None:
-    known = 'known: {crowd: "a crowd never stops", confluent: "something else"}\n'
+async def test_known_failures_of_a_client_are_reported_if_the_scenario_is_broken() -> None:
+    known = 'known: {classic: "such a member never stops", confluent: "something else"}\n'
     outcome = await play(known + BROKEN)
     assert outcome.code == 1
-    line = "  KNOWN   a crowd never stops: the verdict is known to be broken with it, and with --client kafka-python it holds\n"
+    line = "  KNOWN   such a member never stops: the verdict is known to be broken with it, and with --client kafka-python it holds\n"
     assert line in outcome.report()
     assert "something else" not in outcome.report()
     assert (await play(known + HELD)).known == []
@@ -97,7 +97,7 @@ async def test_what_is_known_of_a_client_is_told_where_its_verdict_is_broken() -
 SILENT = f"""{sys.executable} -c 'import sys; sys.stdin.read()'"""
 
 
-async def test_a_client_that_never_joined_breaks_a_verdict_that_would_hold_of_nobody() -> None:
+async def test_a_client_that_never_joined_breaks_a_vacuous_scenario() -> None:
     text = (
         ONE_MEMBER.replace(f"when: {STABLE}, within: 150s", "after: 50ms")
         + "expect:\n  - never: {group: billing, committed: decreased}\n"
@@ -108,13 +108,13 @@ async def test_a_client_that_never_joined_breaks_a_verdict_that_would_hold_of_no
         (False, "the client app never asked to join 'billing', so the expectations prove nothing about it"),
     ]
     assert outcome.code == 1
-    outcome = await play(text.replace("kind: crowd,", "kind: crowd, joins: false,"), clients={"app": SILENT})
+    outcome = await play(text.replace("kind: classic,", "kind: classic, joins: false,"), clients={"app": SILENT})
     assert outcome.code == 0, outcome.report()
 
 
-async def test_a_program_for_a_client_that_is_not_there_is_refused() -> None:
+async def test_a_program_for_a_missing_client_is_refused() -> None:
     for given, told in (
-        ({"ap": "confluent"}, "no client or kind of client 'ap'; did you mean 'app'? expected one of app, crowd"),
+        ({"ap": "confluent"}, "no client or kind of client 'ap'; did you mean 'app'? expected one of app, classic"),
         (
             {"app": "confluentt"},
             "'confluentt' is neither a kind of client nor a program; did you mean 'confluent'? expected one of confluent, ",
@@ -129,7 +129,7 @@ async def test_a_program_for_a_client_that_is_not_there_is_refused() -> None:
 
 THEIRS = """\
 topics: [{name: orders}]
-clients: [{name: theirs, kind: outside, group: mine, topics: [orders]}]
+clients: [{name: theirs, kind: external, group: mine, topics: [orders]}]
 steps:
   - {name: it came, when: {group: mine, state: Stable}, within: 300s}
 expect:
@@ -138,7 +138,7 @@ expect:
 
 
 @pytest.mark.slow
-def test_whose_an_option_is_stands_in_the_dashes(tmp_path: Path) -> None:
+def test_options_after_the_dashes_belong_to_the_program(tmp_path: Path) -> None:
     path = tmp_path / "story.yaml"
     path.write_text(HELD)
     for arguments, told in (
@@ -180,7 +180,7 @@ async def test_a_program_that_fails_ends_the_run_at_once_with_its_exit_code() ->
     assert "ended with signal SIGKILL" in outcome.results[0].text
 
 
-async def test_a_program_that_goes_is_told_and_where_nothing_came_from_it_how_it_gets_the_address(
+async def test_a_program_that_ends_is_reported_and_one_without_requests_with_how_it_gets_the_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     start = Attached.start
@@ -200,7 +200,7 @@ async def test_a_program_that_goes_is_told_and_where_nothing_came_from_it_how_it
     assert outcome.ended["the program of --attach"].startswith("ended with code 0 after ")
 
 
-def test_a_client_of_somebody_elses_that_nobody_starts_proves_nothing(tmp_path: Path) -> None:
+def test_an_external_client_that_is_not_started_proves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "story.yaml"
     path.write_text(
         THEIRS.replace("when: {group: mine, state: Stable}, within: 300s", "after: 10ms").replace(

@@ -38,7 +38,7 @@ ANY_VERSION = [name for name in SMALL if not name.startswith(("stuck", "upgrade"
 IN_REAL_TIME = ("assign-mode-commit-on-a-live-group", "group-that-cannot-commit-recovers", "leader-changes")
 """Of one client each: how fast two processes are up decides how their story begins."""
 
-CONSUMER = HELD.replace("kind: crowd, members: 1, ", "")
+CONSUMER = HELD.replace("kind: classic, members: 1, ", "")
 
 
 def shipped_one(name: str) -> Scenario:
@@ -89,7 +89,7 @@ def test_a_pattern_follows_topics_that_come_and_go(kind: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.slow) if WITHOUT_CLIENTS.get(name) == "crowd" else name for name in NAMES],
+    [pytest.param(name, marks=pytest.mark.slow) if WITHOUT_CLIENTS.get(name) == "classic" else name for name in NAMES],
 )
 def test_the_verdict_is_that_of_real_time(name: str) -> None:
     outcome = play(shipped_one(name))
@@ -119,7 +119,7 @@ def test_no_seed_breaks_the_verdict_nor_an_invariant(name: str, seed: int) -> No
 
 
 @pytest.mark.real_time
-def test_the_story_is_that_of_real_time() -> None:
+def test_the_history_is_that_of_real_time() -> None:
     with Stage() as stage:
         stage.book_all((name, "aiokafka") for name in IN_REAL_TIME)
         for name in IN_REAL_TIME:
@@ -185,7 +185,7 @@ expect:
     assert outcome.ended == {}
 
 
-def test_a_client_that_dies_of_itself_is_told_with_its_last_words(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_that_ends_by_itself_is_reported_with_its_last_lines(caplog: pytest.LogCaptureFixture) -> None:
     text = CONSUMER.replace("session_timeout: 30s", "session_timeout: 30s, config: {security_protocol: nonsense}")
     outcome = play_text(text.replace("when: " + STABLE, "when: {client: app, reports: exited}"))
     assert outcome.code == 1
@@ -207,14 +207,14 @@ def test_names_that_no_host_can_have_are_names_of_clients() -> None:
 @pytest.mark.parametrize(
     ("text", "options", "told"),
     [
-        (HELD.replace("kind: crowd", "kind: confluent"), {}, "the client app is confluent, a separate process,"),
+        (HELD.replace("kind: classic", "kind: confluent"), {}, "the client app is confluent, a separate process,"),
         (CONSUMER, {"clients": {"*": "./mine --fast"}}, "the client app is ./mine --fast, a separate process,"),
-        (HELD.replace("kind: crowd", "kind: outside"), {}, "the client app is one of another program"),
+        (HELD.replace("kind: classic", "kind: external"), {}, "the client app is one of another program"),
         (HELD, {"attach": ["./mine"]}, "./mine is a separate program"),
         (HELD, {"clock": "manual"}, "--clock manual and --virtual exclude each other"),
     ],
 )
-def test_what_cannot_be_virtual_is_refused_by_its_name(text: str, options: dict[str, Any], told: str) -> None:
+def test_clients_that_cannot_be_virtual_are_refused_by_name(text: str, options: dict[str, Any], told: str) -> None:
     with pytest.raises(UsageError, match=r"^[^\n]+$") as error:
         play_text(text, **options)
     assert str(error.value).startswith(told)
@@ -240,7 +240,7 @@ expect:
 
 
 def test_a_kind_may_be_replaced_by_one_that_can_be_virtual() -> None:
-    outcome = play_text(HELD.replace("kind: crowd, members: 1", "kind: confluent"), clients={"*": "aiokafka"})
+    outcome = play_text(HELD.replace("kind: classic, members: 1", "kind: confluent"), clients={"*": "aiokafka"})
     assert outcome.code == 0, outcome.report()
 
 
@@ -260,7 +260,7 @@ def test_the_clock_of_a_file_is_replaced(clock: str) -> None:
     assert len(beats) > 600 * 4, "clients live through it"
 
 
-def test_time_that_is_moved_passes_for_all_and_who_is_to_expire_is_silent() -> None:
+def test_advanced_time_passes_for_all_and_expired_members_send_nothing() -> None:
     two = ONE_MEMBER.replace("members: 1}", "members: 2}").replace("{name: app,", "{name: app, count: 2,")
     text = two.replace("name: one member", "name: t\ncluster: {clock: manual}")
     steps = """\
@@ -292,7 +292,7 @@ def test_a_log_directory_is_played_on(tmp_path: Path) -> None:
 # --- the same again ------------------------------------------------------------------------------------------------------
 
 
-def test_what_kafka_consumer_groups_told_is_played_on(tmp_path: Path) -> None:
+def test_imported_output_of_kafka_consumer_groups_is_played_on(tmp_path: Path) -> None:
     (tmp_path / "groups.txt").write_text(
         "GROUP    TOPIC   PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG  CONSUMER-ID  HOST  CLIENT-ID\n"
         "billing  orders  0          5               9               4    -            -     -\n"
@@ -347,7 +347,7 @@ def test_every_scenario_is_the_same_in_a_fresh_process_with_another_hash_seed(cl
             pytest.fail(f"{each['scenario']} is not the same run: {told}")
 
 
-def test_the_first_event_that_differs_is_told_with_what_came_before() -> None:
+def test_the_first_differing_event_is_reported_with_those_before() -> None:
     assert first_difference("a\nb\nc\nd\ne", "a\nb\nc\nd\nf").splitlines() == [
         *("event 5", "  both   b", "  both   c", "  both   d", "  differs e", "  differs f")
     ]
@@ -365,7 +365,7 @@ def cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 
 @pytest.mark.slow
-def test_the_command_tells_hashes_that_no_process_changes(tmp_path: Path) -> None:
+def test_the_command_prints_hashes_that_are_equal_in_every_process(tmp_path: Path) -> None:
     name, picture = "crash-without-leave", tmp_path / "a.svg"
     told = []
     for hash_seed in ("", "1"):
@@ -389,7 +389,7 @@ def test_repeated_runs_are_compared_to_the_byte(kind: str) -> None:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+def test_invalid_arguments_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
     for arguments in (("--client", "confluent"), ("--clock", "manual"), ("--attach", "--", "ls")):
         done = cli("crash-without-leave", "--virtual", "--quiet", *arguments)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
@@ -473,12 +473,12 @@ def test_a_project_with_virtual_scenarios_has_its_hash_seed_pinned(pytester: pyt
 
 
 @pytest.mark.slow
-def test_files_are_tests_in_virtual_time_where_the_project_says_so(pytester: pytest.Pytester) -> None:
-    minutes = HELD.replace("kind: crowd, members: 1, ", "").replace(
+def test_files_are_tests_in_virtual_time_if_the_project_configures_it(pytester: pytest.Pytester) -> None:
+    minutes = HELD.replace("kind: classic, members: 1, ", "").replace(
         "expect", "  - {name: ten minutes, after: 10m}\nexpect"
     )
     (pytester.path / "minutes.yaml").write_text(minutes)
-    (pytester.path / "theirs.yaml").write_text(HELD.replace("kind: crowd", "kind: outside"))
+    (pytester.path / "theirs.yaml").write_text(HELD.replace("kind: classic", "kind: external"))
     pytester.makeini("[pytest]\nkafka_scenarios = *.yaml\nkafka_scenarios_virtual = true\n")
     result = pytester.runpytest_subprocess("-p", "no:randomly", timeout=300)
     result.assert_outcomes(passed=1, failed=1)

@@ -32,7 +32,7 @@ def test_an_entry_says_who_can_be_hit(workload: object) -> None:
     assert len(targets.brokers) == workload.brokers
     assert sum(min(2, team.members) for team in workload.teams) == len(workload.clients(2))
     assert set(workload.produced) <= set(workload.topics)
-    assert workload.story
+    assert workload.description
 
 
 # --- the ledger

@@ -206,7 +206,9 @@ def test_everything_is_drawn_and_what_is_drawn_can_be_meant() -> None:
     assert {0, 1, 2, 5, 10} <= sizes
 
 
-@pytest.mark.parametrize(("workload", "api"), [("shares", "ShareGroupHeartbeat"), ("streams", "StreamsGroupHeartbeat")])
+@pytest.mark.parametrize(
+    ("workload", "api"), [("share-groups", "ShareGroupHeartbeat"), ("streams-groups", "StreamsGroupHeartbeat")]
+)
 def test_the_heartbeats_of_share_and_streams_groups_are_hit(workload: str, api: str) -> None:
     targets = WORKLOADS[workload].targets()
     rules = [fault.args for seed in range(200) for fault in draw(seed, 30, targets) if fault.kind == "rule"]

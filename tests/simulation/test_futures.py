@@ -26,7 +26,7 @@ from tests.simulation.planted import commits_are_not_loaded
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workload", ["hostile", "tellers", "epochs", "kept"])
+@pytest.mark.parametrize("workload", ["hostile", "tellers", "consumer-groups", "kept"])
 def test_a_future_is_the_same_run_from_the_beginning(workload: str) -> None:
     follow = Follow(branches=2, most=1)
     case = Case(workload, 3, 3.0, journal=True)

@@ -1,5 +1,5 @@
-"""Planted bugs in the rules of groups by epochs (KIP-848), each found by runs of the workload `epochs`: by its members, who check what
-they are told, or by the reader of the records."""
+"""Planted bugs in the rules of consumer groups (KIP-848), each found by runs of the workload `consumer-groups`: by its
+members, which check their responses, or by the reader of the records."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ def test_a_planted_bug_is_found(
 ) -> None:
     planted.plant(monkeypatch)
     for seed in range(planted.seeds):
-        outcome = run(Case("epochs", seed, 10.0))
+        outcome = run(Case("consumer-groups", seed, 10.0))
         if outcome.failure is not None:
             record_property("runs", seed + 1)
             assert any(name in outcome.failure for name in planted.invariants), outcome.text
@@ -299,5 +299,5 @@ def test_a_planted_bug_is_found(
 @pytest.mark.parametrize("version", ["4.1", "4.4"])
 def test_the_coordinator_as_it_is_breaks_nothing(version: str) -> None:
     for seed in range(20):
-        outcome = run(Case("epochs", seed, 10.0, as_version=version))
+        outcome = run(Case("consumer-groups", seed, 10.0, as_version=version))
         assert outcome.failure is None, outcome.text

@@ -233,7 +233,7 @@ def test_a_planted_bug_is_found(
 ) -> None:
     planted.plant(monkeypatch)
     for seed in range(planted.seeds):
-        outcome = run(Case("shares", seed, 10.0))
+        outcome = run(Case("share-groups", seed, 10.0))
         if outcome.failure is not None:
             record_property("runs", seed + 1)
             assert any(name in outcome.failure for name in planted.invariants), outcome.text
@@ -244,5 +244,5 @@ def test_a_planted_bug_is_found(
 @pytest.mark.parametrize("version", ["4.1", "4.4"])
 def test_share_groups_as_they_are_break_nothing(version: str) -> None:
     for seed in range(20):
-        outcome = run(Case("shares", seed, 10.0, as_version=version))
+        outcome = run(Case("share-groups", seed, 10.0, as_version=version))
         assert outcome.failure is None, outcome.text

@@ -7,8 +7,8 @@
 Rules:
 1. A handle is a name, not a copy: every look goes to the cluster as it is now, and it is good for as long as the cluster is.
 2. States and rules begin when they are called, and end with their ``with`` block or by ``heal()``.
-3. Every wait has a deadline in real time (``timeout``, 10 s if not said), and raises WaitTimeout, an AssertionError that tells the
-   story. What can't be is a UsageError that names the nearest that can.
+3. Every wait has a deadline in real time (``timeout``, 10 s if not said), and raises WaitTimeout, an AssertionError with the
+   history of the group. An invalid argument raises UsageError, which names the nearest valid one.
 """
 
 from __future__ import annotations

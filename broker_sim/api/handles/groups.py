@@ -105,7 +105,7 @@ class GroupHandle:
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self.cluster, self.group_id = cluster, group_id
         self._journal = cluster.observe()
-        self._journal.describe = lambda group: story(self._journal, group)
+        self._journal.describe = lambda group: recent_history(self._journal, group)
 
     # state
 
@@ -356,7 +356,7 @@ class GroupHandle:
 
     async def member_gone(self, member: str, timeout: object = TIMEOUT) -> Self:
         """Wait until no member has that member id, instance id or client id."""
-        await self._until(lambda: not self._find(member), f"member {member!r} gone", timeout)
+        await self._until(lambda: not self._find(member), f"member {member!r} removed", timeout)
         return self
 
     def obstacle_to_reading(self, consumption: Consumption) -> str | None:
@@ -533,8 +533,8 @@ def ids_of(cluster: Cluster) -> list[str]:
     return sorted(name for name in names if not name.startswith(PROBE))
 
 
-def story(journal: Journal, group: str | None) -> str:
-    """What happened lately, for the text of a WaitTimeout: to the group in words, else the journal's last events."""
+def recent_history(journal: Journal, group: str | None) -> str:
+    """The recent history of the group, or the journal's last events if ``group`` is None: for the text of a WaitTimeout."""
     if group is None:
         return journal.last_events()
     from broker_sim.explain import recent

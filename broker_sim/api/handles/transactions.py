@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["GONE", "UNKNOWN", "TransactionHandle"]
 
 GONE, UNKNOWN = "Dead", "Unknown"
-"""What is said of an id that no coordinator has, and where none can tell."""
+"""The states of an id that no coordinator has, and of one without an available coordinator."""
 
 _VERSION = 4
 """Of InitProducerId: the last one of which all releases think alike."""

@@ -156,7 +156,7 @@ class _Balancing:
 class _ByLoad:
     """The subscribers of a topic by their number of partitions, while these move from the end of the list to its beginning.
 
-    At each end is a range of members that had the same number of partitions, its level. A range is gone through, one partition a
+    At each end is a range of members that had the same number of partitions, its level. A range is traversed, one partition a
     member, before its level moves by one and the range grows by the members that are at the new level (MemberAssignmentBalancer).
     """
 

@@ -173,7 +173,7 @@ class ForgetOffsets:
     group_id: str
     request: DeleteShareGroupOffsetsRequest
     version: tuple[ShareGroup, int, int] | None
-    gone: Topic = field(default_factory=Topic)
+    removed: Topic = field(default_factory=Topic)
     rows: dict[bytes, DeleteShareGroupOffsetsResponseTopic] = field(default_factory=dict)
     refused: list[DeleteShareGroupOffsetsResponseTopic] = field(default_factory=list)
 
@@ -198,9 +198,9 @@ def forgetting(shard: ShardState, request: DeleteShareGroupOffsetsRequest) -> Ge
             row = DeleteShareGroupOffsetsResponseTopic(name, error_code=unknown, error_message=unknown.text)
             result.refused.append(row)
         elif image.topic_id in latest.initialized or image.topic_id in latest.deleting:
-            if image.topic_id not in result.gone:
+            if image.topic_id not in result.removed:
                 whole = TopicState(name, tuple(range(image.partitions)))
-                result.gone[image.topic_id] = latest.initialized.get(image.topic_id, whole)
+                result.removed[image.topic_id] = latest.initialized.get(image.topic_id, whole)
             result.rows[image.topic_id] = DeleteShareGroupOffsetsResponseTopic(name, image.topic_id)
         else:
             words = "There is no offset information to delete."
@@ -224,7 +224,7 @@ def delete(shard: ShardState, token: int, client: Client, body: ForgetOffsets) -
         return
     if body.version != _version(shard, body.group_id):  # it is another since
         body = at_once(forgetting(shard, body.request))
-    latest, deleted, rows = group.latest, body.gone, body.rows
+    latest, deleted, rows = group.latest, body.removed, body.rows
     answer = DeleteShareGroupOffsetsResponse(responses=[*rows.values(), *body.refused])
     if not deleted:
         shard.answer(token, answer, _refused_delete)

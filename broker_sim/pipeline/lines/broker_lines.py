@@ -27,7 +27,7 @@ KINDS = {
     "assigned": "the leader's assignment came",
     "empty": "a classic group has no members any more",
     "dead": "a group ceased to exist",
-    "no rejoin": "a rebalance could not be completed, as nobody rejoined",
+    "no rejoin": "a rebalance could not be completed, as no member rejoined",
     "session timeout": "a member's session expired",
     "left": "a member said that it leaves",
     "not rejoined": "members were removed that did not rejoin in time",
@@ -60,7 +60,7 @@ KINDS = {
     "unclean": "a leader was elected outside of the in-sync replicas: records are lost",
     "transaction timeout": "a transaction was aborted by its timeout",
 }
-"""Each kind of broker's line, and what it tells."""
+"""Each kind of broker's line, and its meaning."""
 
 BROKER = LinePatterns(
     [

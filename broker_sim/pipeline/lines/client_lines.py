@@ -38,7 +38,7 @@ KINDS = {
     "no offset": "no committed offset was found",
     "unstable": "a committed offset waits for a transaction, or for replication",
 }
-"""Each kind of client's line, and what it tells."""
+"""Each kind of client's line, and its meaning."""
 
 CLIENT = LinePatterns(
     [

@@ -211,7 +211,7 @@ def _broker_rows(file: LineFile) -> Iterator[dict[str, Any]]:
 
 
 def _client_rows(file: LineFile) -> Iterator[dict[str, Any]]:
-    """All of a file are held until it ends: what it tells of groups may come late (rule 3 of the table)."""
+    """All of a file are held until it ends: its lines about groups may come late (rule 3 of the table)."""
     rows = []
     groups: dict[str | None, dict[str, None]] = {}
     last: Stamp | None = None

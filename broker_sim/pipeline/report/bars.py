@@ -17,7 +17,7 @@ KINDS = (
     ("leaves", "left", "left"),
     ("expirations", "lost", "session expired"),
     ("timeouts", "late", "did not rejoin in time"),
-    ("gone", "left", "removed"),
+    ("departed", "left", "removed"),
 )
 """column, style, what it says."""
 
@@ -68,5 +68,5 @@ def churn(rows: Sequence[Mapping[str, Any]], width: int) -> str:
 def _numbers(row: Mapping[str, Any]) -> dict[str, int]:
     """How many of each kind; members that left for an unknown reason count as removed."""
     counts = {name: int(row.get(name) or 0) for name, _, _ in KINDS}
-    counts["gone"] = int(row.get("departures") or 0) if row.get("leaves") is None else 0
+    counts["departed"] = int(row.get("departures") or 0) if row.get("leaves") is None else 0
     return counts

@@ -151,8 +151,8 @@ def _now(points: Sequence[Row], known: Sequence[Row], most: int) -> str:
     last = points[-1]
     if last["lag"] is None and last["deleted"]:
         return f"offsets deleted, at most {number(most)} before"
-    gone = f", {last['deleted']} deleted" if last["deleted"] else ""
-    return f"lag {number(known[-1]['lag'])}{gone}, at most {number(most)}"
+    deleted = f", {last['deleted']} deleted" if last["deleted"] else ""
+    return f"lag {number(known[-1]['lag'])}{deleted}, at most {number(most)}"
 
 
 def _pieces(points: Iterable[Row]) -> list[list[Row]]:
@@ -170,12 +170,12 @@ def _deletions(chart: Chart, points: Iterable[Row], bottom: float) -> None:
     """A mark where committed offsets were deleted."""
     before = 0
     for point in points:
-        gone = int(point["deleted"] or 0)
-        if gone > before:
+        deleted = int(point["deleted"] or 0)
+        if deleted > before:
             x = _middle(chart, point)
             with chart.mark(x, f"{clock(int(point['window_start_ms']))}  committed offsets deleted or expired"):
                 chart.canvas.path(f"M{x - 3.5:.1f} {bottom - 8:.1f}l7 7m0 -7l-7 7", "fall")
-        before = gone
+        before = deleted
 
 
 def _steps(points: Iterable[Row], falls: Iterable[Row]) -> list[tuple[int, int | None]]:

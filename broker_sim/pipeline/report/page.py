@@ -37,7 +37,7 @@ MOST_LANES, FIRST_LANES = 300, 40
 """Groups with a row of their own; so many are shown before a reader asks for more."""
 FIRST_CURVES = 12
 MOST_NEAR = 5000
-"""With more rebalances than that, those that are too near each other to be told apart are one even for who zooms in."""
+"""With more rebalances than that, those that are too near each other to be distinguished are one, even if zoomed."""
 MOST_CHURN = 20
 MOST_SKIPPED = 100
 MOST_STATES = 500
@@ -215,7 +215,7 @@ def _rebalances(facts: ReportFacts, flags: Sequence[tuple[str, Finding]]) -> Sec
         return None
     time = lanes.time(facts)
     lead = (
-        "One row for each group, those with the most trouble first. Point at a bar for its story, drag over a stretch of time to "
+        "One row for each group, those with the most trouble first. Point at a bar for its history, drag over a stretch of time to "
         "see it closer in all pictures, click a name to see that group alone."
     )
     near = sum(len(lane.bars) for lane in shown) <= MOST_NEAR
@@ -256,8 +256,8 @@ def _stuck(facts: ReportFacts) -> Section | None:
     whose = [" ".join(row["groups"] or ()) for row in facts.stuck]
     head = ("partition", "first failure", "next success", "no success for", "attempts", "errors", "groups hit")
     lead = (
-        "Partitions that took nothing although somebody tried, from the first attempt that failed to the next that did "
-        "not: what held them up may have begun earlier and ended sooner. A partition that nobody wrote to is not stuck."
+        "Partitions in which no append was committed although clients tried, from the first failed attempt to the next "
+        "success: the cause may have begun earlier and ended sooner. A partition without attempts is not stuck."
     )
     more = _left(facts.left_out.get("stuck_partitions", 0), "period")
     return Section("stuck", "Stuck periods", lead, table=Grid(head, rows, frozenset({3, 4}), whose), left=more)
@@ -492,7 +492,7 @@ def _deliveries(facts: ReportFacts) -> Section | None:
         "Records of share groups that became available again, or that no member gets any more (archived: rejected, or"
         " delivered as often as they may be). What was delivered once and acknowledged is no row. A bar is a range of offsets"
         " from the first return to its end, ×3 the number of its deliveries; green: acknowledged, red: archived, orange: not"
-        " delivered again yet, grey: the start offset went over it."
+        " delivered again yet, grey: below the start offset."
     )
     by_partition: dict[tuple[str, str], list[Row]] = {}
     for seen in facts.deliveries:

@@ -137,7 +137,7 @@ def _crowds(chart: Chart, bars: Sequence[Bar]) -> list[list[Bar]]:
             crowds[-1].append(bar)
         else:
             crowds.append([bar])
-            began = x if crowded else -CROWD_PX  # nobody joins a wide one
+            began = x if crowded else -CROWD_PX  # a wide one is not merged
     return crowds
 
 

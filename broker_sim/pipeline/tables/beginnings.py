@@ -1,9 +1,9 @@
-"""Where groups begin to read at a log's end, as rows of `offset_skips`: what `explain.beginnings` finds, fed with rows in their order.
+"""Groups that begin to read at a log's end, as rows of `offset_skips`: `explain.beginnings` finds them in rows in their order.
 
 Rules:
-1. What they are says `explain.beginnings`. Of a journal alone.
-2. A group is read where a member of it asked for a log's end. Of such a log the Fetches and commits count until the last time that it
-   was asked for, and the first ones after it: what comes later can begin nothing.
+1. `explain.beginnings` has the definition. From a journal only.
+2. A group is read if one of its members requested a log's end with ListOffsets. Of such a log the Fetches and commits up to its last
+   ListOffsets count, and the first ones after it: later ones are no beginning.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BEGINNINGS = TableSchema(
     (
         RUN_ID,
         ColumnSpec("group", STRING, "group id"),
-        ColumnSpec("client_id", STRING, "who reads"),
+        ColumnSpec("client_id", STRING, "client id of the member"),
         ColumnSpec("client_host", STRING, "from where"),
         ColumnSpec("topic", STRING, "topic"),
         ColumnSpec("partition", INT, "partition"),
@@ -42,20 +42,20 @@ BEGINNINGS = TableSchema(
     "One row for each partition that a member began to read at its log's end, where the group had no committed offset.",
 )
 _INPUT = TableSchema(
-    "told",
+    "beginnings_input",
     (
         RUN_ID,
         ColumnSpec("group", STRING, "group id"),
         ColumnSpec("place", LONG, "order of the events"),
         ColumnSpec("what", STRING, "kind of the row"),
         ColumnSpec("ts_ms", LONG, "when"),
-        ColumnSpec("client_id", STRING, "of a member, or of who asked"),
+        ColumnSpec("client_id", STRING, "of a member, or of the client that sent the request"),
         ColumnSpec("client_host", STRING, "the same"),
         ColumnSpec("topic", STRING, "topic"),
         ColumnSpec("partition", INT, "partition"),
         ColumnSpec("offset", LONG, "asked from, listed or committed"),
         ColumnSpec("records", LONG, "of a Fetch how many records came; of a topic how many partitions it has"),
-        ColumnSpec("log_start", LONG, "as a Fetch's answer tells it"),
+        ColumnSpec("log_start", LONG, "log start offset of a Fetch response"),
         ColumnSpec("detail", STRING, "of a step of a group by epochs the line; why an offset was deleted"),
     ),
     "What `explain.beginnings` reads, group by group.",
@@ -75,17 +75,17 @@ def beginnings(events: DataFrame, groups: DataFrame) -> DataFrame:
     ended = listed.where(f.col("offset").isNotNull())
     asked = ended.groupBy("run_id", "group", *_LOG).agg(f.max("place").alias("until"))
     topics = asked.select("run_id", "group", "topic").distinct()
-    whose = asked.select("run_id", "group").distinct()
+    ids = asked.select("run_id", "group").distinct()
     signs = _INPUT.conform(listed).unionByName(_fetched(events, groups, listed, asked))
     signs = signs.unionByName(_offsets(events, asked)).unionByName(_sizes(events, topics))
     signs = signs.unionByName(_members(events).join(topics, ["run_id", "group", "topic"], "left_semi"))
-    signs = signs.unionByName(_epochs(events)).join(whose, ["run_id", "group"], "left_semi").select(*_INPUT.names)
+    signs = signs.unionByName(_epochs(events)).join(ids, ["run_id", "group"], "left_semi").select(*_INPUT.names)
     in_order = signs.repartition("run_id", "group").sortWithinPartitions("run_id", "group", "place")
     return BEGINNINGS.conform(in_order.mapInArrow(_batches, BEGINNINGS.schema_for(in_order)))
 
 
 def _listed(events: DataFrame) -> DataFrame:
-    """Answers of ListOffsets, with the offset where they tell the log's end, in the columns of `_INPUT`."""
+    """Answers of ListOffsets, with the offset if it is the log's end, in the columns of `_INPUT`."""
     calls, key = events.where(f.col("api") == "ListOffsets"), [*PER_JOURNAL, "request", *_LOG]
     asked = by_partition(calls.where(f.col("type") == "request"), events)
     asked = asked.select(*key, "client_id", "client_host", f.col("offset").alias("stamp"))

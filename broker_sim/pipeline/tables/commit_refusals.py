@@ -1,9 +1,9 @@
 """The table commit_refusals: commits that a coordinator refused, by client that sent them, topic and error.
 
 Rules:
-1. A commit is answered partition by partition: one may be refused for one topic and taken for another. So a row is of one error of one
-   topic, and says how many of its commits were taken for others (`in_part`), and which (`taken_topics`).
-2. What is answered NONE is taken: that it is stored too, tell `offsets` of the journal and the log.
+1. A commit has an error code for each partition: it may be refused for one topic and accepted for another. So a row is of one error of
+   one topic, with the number of its commits that were accepted for others (`in_part`), and those topics (`taken_topics`).
+2. NONE means accepted; whether it was stored as well is in `offsets` of the journal and in the log.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ def commit_refusals(events: DataFrame) -> DataFrame:
     of_commits = events.where(f.col("api").isin(*_APIS))
     asked = of_commits.where((f.col("type") == "request") & f.col("group").isNotNull())
     answered = of_commits.where((f.col("type") == "response") & f.col("error").isNotNull() & f.col("action").isNull())
-    who = asked.select(*key, "group", "client_id", "member")
+    senders = asked.select(*key, "group", "client_id", "member")
     parts = by_partition(answered, of_commits).select(
         *key, "ts_ms", "topic", f.col("partition_error_code").alias("code")
     )
     good = parts.where(f.col("code") == 0).groupBy(*key).agg(f.collect_set("topic").alias("taken"))
     bad = parts.where(f.col("code") != 0).groupBy(*key, "topic", "code").agg(f.min("ts_ms").alias("ts_ms"))
-    refused = bad.join(who, key).join(good, key, "left")
-    whose = ("run_id", "group", "client_id", "member", "topic", "code")
-    result = refused.groupBy(*whose).agg(
+    refused = bad.join(senders, key).join(good, key, "left")
+    columns = ("run_id", "group", "client_id", "member", "topic", "code")
+    result = refused.groupBy(*columns).agg(
         f.count("*").alias("commits"),
         f.count("taken").alias("in_part"),
         f.array_sort(f.array_distinct(f.flatten(f.collect_set("taken")))).alias("several"),

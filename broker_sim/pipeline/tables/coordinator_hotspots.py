@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["COORDINATOR_HOTSPOTS", "LOG_SIZES", "coordinator_hotspots", "java_hash"]
 
 USUAL = 50
-"""offsets.topic.num.partitions unless told otherwise."""
+"""Kafka's default of offsets.topic.num.partitions."""
 LARGEST = 1000
 
 COORDINATOR_HOTSPOTS = TableSchema(
@@ -42,7 +42,7 @@ COORDINATOR_HOTSPOTS = TableSchema(
         ColumnSpec(
             "partitions",
             INT,
-            "the N by which every group lies where its hash says; null where none up to 1000 does",
+            "the number of partitions for which every group is in the partition of its hash; null if no number up to 1000 fits",
             "offset_log",
         ),
         ColumnSpec("misplaced", LONG, "groups in it that N, or 50 where N is null, has elsewhere", "offset_log"),

@@ -1,12 +1,11 @@
-"""The table coordinator_moves: partitions of `__consumer_offsets` that went to another leader, and with them their groups' coordinator.
+"""The table coordinator_moves: partitions of `__consumer_offsets` that got another leader, and with it their groups' coordinator.
 
 Rules:
 1. A batch carries the epoch of the leader that wrote it. Epochs rise with each election, also where the same broker is elected again.
-   So the first record of a higher epoch shows that there was a move, at the latest then; the last one of the epoch before, at the
-   earliest.
-2. Brokers' lines (elected, loaded) tell the exact moment, who it was, and how long the load took. A move that no record shows, as
-   no record was written, is known from lines alone.
-3. The first election of a partition is none.
+   So a move happened between the last record of the epoch before and the first record of a higher epoch.
+2. Brokers' lines (elected, loaded) have the exact moment, the broker, and how long the load took. If no record was written after a
+   move, only lines show it.
+3. The first election of a partition is no move.
 4. Under 3.x a broker that leads already is elected anew where the ISR changes: `node` is then `from_node`, and the groups' coordinator
    stays where it is.
 """
@@ -77,8 +76,8 @@ def coordinator_moves(log: DataFrame, lines: DataFrame) -> DataFrame:
         .where(f.col("from_epoch").isNotNull())
         .withColumnRenamed("leader_epoch", "to_epoch")
     )
-    said = _logged_elections(lines)
-    both = moves.join(said, [*_WHERE, "to_epoch"], "full")
+    logged = _logged_elections(lines)
+    both = moves.join(logged, [*_WHERE, "to_epoch"], "full")
     at_ms = f.coalesce("said_ms", "first_ms")
     return COORDINATOR_MOVES.conform(
         both.where(f.col("from_epoch").isNotNull() | (f.col("to_epoch") > 0)).select(
@@ -99,11 +98,11 @@ def coordinator_moves(log: DataFrame, lines: DataFrame) -> DataFrame:
 
 
 def _logged_elections(lines: DataFrame) -> DataFrame:
-    """By partition and epoch: when a broker was elected, who, and how long its load took."""
+    """By partition and epoch: when a broker was elected, its id, and how long its load took."""
     mine = lines.where(
         (f.col("source") == "broker") & (f.col("topic") == "__consumer_offsets") & f.col("partition").isNotNull()
     ).withColumn("at", f.concat_ws(":", "file", "line"))
-    # 3.4 tells the epoch where it begins to load, and not where it has loaded
+    # 3.4 logs the epoch when it begins to load, not when it has loaded
     in_order = Window.partitionBy("run_id", "partition", "file").orderBy("ts_ms", "line")
     epoch = f.last(f.when(f.col("what").isin("loading", "elected"), f.col("epoch")), ignorenulls=True).over(in_order)
     led = mine.where(f.col("what").isin("elected", "loading", "loaded")).withColumn(

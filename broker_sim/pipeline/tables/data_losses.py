@@ -1,8 +1,8 @@
 """The table data_losses: committed records that a log has lost, and the groups that had committed offsets in it.
 
 Rules:
-1. A row is of one loss and one group that has a committed offset in that partition then; of a loss that meets no group one without.
-2. Offsets are no records: compacted ones and markers have offsets, too. ``offsets`` is the most that it may be.
+1. A row is of one loss and one group that had a committed offset in that partition then; a loss without such a group has one row.
+2. Offsets are no records: compacted ones and markers have offsets, too. ``offsets`` is the upper bound.
 3. From a journal only. A log's evidence of a loss is in `coordinator_moves` (unclean) and `offset_regressions` (truncated).
 """
 
@@ -52,12 +52,12 @@ _LOSS = ("run_id", "topic", "partition", "ts_ms", "action", "base_offset", "last
 def data_losses(events: DataFrame, log: DataFrame) -> DataFrame:
     """DATA_LOSSES of EVENTS and an offset_log."""
     lost = EVENTS.conform(events).where(f.col("type") == "data_loss").select(*_LOSS).distinct()
-    stood = commits(log).select(
+    stored = commits(log).select(
         *("run_id", "group", "topic", "partition", "at_ms", "effect_offset"),
-        f.when(f.col("deleted"), f.lit(-1)).otherwise(f.col("committed_offset")).alias("stands"),
+        f.when(f.col("deleted"), f.lit(-1)).otherwise(f.col("committed_offset")).alias("stored"),
     )
-    before = lost.join(stood, ["run_id", "topic", "partition"]).where(f.col("at_ms") <= f.col("ts_ms"))
-    positions = before.groupBy(*_LOSS, "group").agg(f.max_by("stands", "effect_offset").alias("committed"))
+    before = lost.join(stored, ["run_id", "topic", "partition"]).where(f.col("at_ms") <= f.col("ts_ms"))
+    positions = before.groupBy(*_LOSS, "group").agg(f.max_by("stored", "effect_offset").alias("committed"))
     rows = lost.join(positions.where(f.col("committed") >= 0), list(_LOSS), "left")
     beyond = f.col("committed") - f.col("base_offset")
     missed = f.col("last_offset") + 1 - f.col("committed")

@@ -1,27 +1,26 @@
-"""`duplicate_windows`: offsets that one owner of a partition was given, and that the next owner was given again.
+"""`duplicate_windows`: offsets that were delivered to one owner of a partition, and again to the next owner.
 
 A tenure is a member's time with a partition: from the step that made its generation Stable with that assignment, to the same member's
-(client's) next one. What is known of a tenure:
+(client's) next one. Known of a tenure:
 
-* where it began: the offset of its first Fetch of the partition, else what OffsetFetch answered it, else the first offset that a
-  scenario's client said it read
-* how far it surely came (`delivered`): the highest offset that it tried to commit, whatever the answer, or said that it read
-* how far it went on (`reached`): besides, the highest offset that it asked for by Fetch. A consumer asks from its position; one that
-  fetches ahead, as librdkafka does, may have asked for more than it handed to its application
-* how far it may have come (`sent`): beyond that, the records that its last Fetch was answered with. The journal counts records and
-  doesn't tell their offsets, so this is an upper bound where batches have gaps, or begin before the position.
+* where it began: the offset of its first Fetch of the partition, else that of its OffsetFetch, else the first offset that a
+  scenario's client reported as read
+* how far it came at least (`delivered`): the highest offset that it tried to commit, whatever the response, or reported as read
+* how far it fetched (`reached`): also the highest offset of its Fetches. A consumer fetches from its position; one that fetches
+  ahead, as librdkafka does, may have fetched more than its application got
+* how far it came at most (`sent`): also the records of its last Fetch response. The journal has their number and not their offsets,
+  so this is an upper bound if batches have gaps, or begin before the position.
 
-Of a scenario's client, which says what it reads, the first of them is all there is to know.
+Of a scenario's client, which reports what it reads, only the first one is needed.
 
 Rules:
-1. A window is [where a tenure began, how far earlier tenures and this one came): its end is the smaller of the two. So what is handed
-   out again by two tenures, one after the other, has two windows which don't overlap.
-2. A Fetch names no group. It is the member's that has its client id and host, and the partition, at that time. Where two groups share
-   client id, host and partition, their Fetches tell nothing.
-3. `records` counts offsets, not what a compacted or transactional log has in between. A reset of offsets by hand gives windows, too:
-   what lies in it was indeed delivered twice.
-4. What an owner reads again in its own tenure, by a seek or a reset after OFFSET_OUT_OF_RANGE, is in no window: no other owner was
-   given it.
+1. A window is [where a tenure began, how far earlier tenures and this one came): its end is the smaller of the two. So
+   offsets that two tenures get again, one after the other, have two windows which don't overlap.
+2. A Fetch has no group. It belongs to the member with its client id and host that owns the partition at that time. If two groups share
+   client id, host and partition, their Fetches are not used.
+3. `records` counts offsets; a compacted or transactional log has fewer records. A manual reset of offsets has windows, too: its records
+   were indeed delivered twice.
+4. Records that an owner reads again in its own tenure, after a seek or a reset for OFFSET_OUT_OF_RANGE, are in no window.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ DUPLICATE_WINDOWS = TableSchema(
         ColumnSpec(
             "evidence",
             STRING,
-            "`delivered`: both owners tried to commit behind it, or said that they read it; `reached`: both asked for later offsets, or"
+            "`delivered`: both owners tried to commit later offsets, or reported it as read; `reached`: both fetched later offsets, or"
             " committed behind it; `fetched`: it was sent to both, whether applications saw it is not known; never null",
             "journal",
         ),
@@ -168,7 +167,7 @@ def tenures(events: DataFrame) -> DataFrame:
         result = result.join(columns, list(_TENURE), "left")
     result = result.join(F.broadcast(_reporting_clients(events)), ["run_id", "client_id"], "left")
     delivered = F.greatest("committed_to", "read_to")
-    silent = F.col("tells").isNull()
+    silent = F.col("reports_reads").isNull()
     reached = F.greatest(delivered, F.when(silent, F.col("asked")))
     ahead = F.least(F.col("asked") + F.col("answered"), F.greatest("high_watermark", "asked"))
     last = silent & (F.col("answered_at") > F.col("asked_at"))
@@ -279,10 +278,10 @@ _CLIENT = ("run_id", "client_id", "topic", "partition")
 
 
 def _reads(events: DataFrame) -> DataFrame:
-    """What scenarios' clients said that they read."""
-    said = events.where((F.col("type") == "client") & (F.col("reports") == "read") & F.col("offset").isNotNull())
+    """The records that scenarios' clients reported as read."""
+    reads = events.where((F.col("type") == "client") & (F.col("reports") == "read") & F.col("offset").isNotNull())
     none = F.lit(None)
-    return said.select(
+    return reads.select(
         *_CLIENT,
         none.cast("string").alias("client_host"),
         none.cast("string").alias("in_group"),
@@ -295,9 +294,9 @@ def _reads(events: DataFrame) -> DataFrame:
 
 
 def _reporting_clients(events: DataFrame) -> DataFrame:
-    """The clients that say what they read."""
-    said = events.where((F.col("type") == "client") & (F.col("reports") == "read"))
-    return said.select("run_id", "client_id").distinct().withColumn("tells", F.lit(True))
+    """The clients that report what they read."""
+    reads = events.where((F.col("type") == "client") & (F.col("reports") == "read"))
+    return reads.select("run_id", "client_id").distinct().withColumn("reports_reads", F.lit(True))
 
 
 def _known(signs: DataFrame, owned: DataFrame) -> DataFrame:

@@ -2,15 +2,15 @@
 
     events = spark.read.format("sim_journal").load("JOURNAL")
     calls(events)          requests with their answers
-    by_partition(events)   a row for each partition that an event speaks of
+    by_partition(events)   a row for each partition of an event
     skipped(events)        lines that could not be read
 
 Rules:
 1. The order of events is (run_id, journal, seq), never the time: see `in_order`. Request numbers, connections and
    rules are unique within (run_id, journal).
-2. An event that speaks of exactly one partition has it in topic, partition and offset; all that it speaks of stand in `partitions`.
-   `by_partition` explodes these, and knows the names of topics that a client named by their ids.
-3. `cause` and `cause_members` are `broker_sim.explain`'s words for why a step of the coordinator happened.
+2. An event with exactly one partition has it in topic, partition and offset; all its partitions are in `partitions`. `by_partition`
+   explodes these, and resolves the names of topics that a client named by their ids.
+3. `cause` and `cause_members` are the cause of a step of the coordinator, as `broker_sim.explain` has it.
 4. Times are those of the broker's clock: virtual ones in a simulation and under a manual clock, else wall clock. No other time is
    stored in a journal.
 """
@@ -209,10 +209,11 @@ EVENTS = TableSchema(
         ColumnSpec(
             "cause",
             STRING,
-            "why the step happened: `first`, `joined`, `left`, `expired`, `changed`, `leader_rejoined`, `rejoined`, `replaced`,"
-            " `sync_timeout`, `append_failed`, `appended`, `timer`, `pending_expired`, `no_room`, `loaded`, `too_large`, `unloaded`,"
-            " `deleted`, `went_over` (to the consumer protocol, or back), `unknown`; of `epochs` `loaded`, `unloaded`, and of timers"
-            " `expired`, `revocation_timeout`, `timer`",
+            "why the step happened: `first_member`, `joined`, `left`, `session_expired`, `metadata_changed`, `leader_rejoined`,"
+            " `rejoined`, `replaced`, `sync_timeout`, `append_failed`, `appended`, `rebalance_timer`, `pending_expired`,"
+            " `max_size_reached`, `loaded`, `over_capacity` (loaded with more than group.max.size members), `unloaded`,"
+            " `deleted`, `converted` (to the consumer protocol, or back), `unknown`; of `epochs` `loaded`, `unloaded`, and of timers"
+            " `session_expired`, `revocation_timeout`",
             _GROUPS,
         ),
         ColumnSpec("cause_members", ArrayOf(STRING), "member ids that were added, removed, or caused the step", _GROUP),

@@ -1,9 +1,9 @@
-"""Who is in a group, from record to record, and in which generation: `group_states`, of groups of every kind.
+"""The members and the generation of a group, record by record: `group_states`, for groups of every type.
 
 Rules:
-1. A classic group's record says it. Those of groups whose coordinator assigns name a member each: `modern_groups` reads them, for
-   `rebalances` as well, and says who is in at each epoch, and where a static member's place was taken within one.
-2. A group that goes over from one protocol to the other ends by its records, and no member leaves: such a tombstone is left out.
+1. A classic group's record has all its members. Records of consumer, share and streams groups are of one member each: `modern_groups`
+   reads them, also for `rebalances`, and gives the members at each epoch, and static members that were replaced within one.
+2. If a group is converted to the other protocol, its records end with a tombstone although no member leaves: it is left out.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def _classic_states(log: DataFrame) -> DataFrame:
 
 @on_its_engine
 def group_states(log: DataFrame) -> DataFrame:
-    """As `_classic_states`, of all groups of an offset_log, or of a `journal_log`; ``detail``: why members are gone with the state, in
-    the words of `events.cause`, where a journal says so ("loaded": no member came or went), else null."""
+    """As `_classic_states`, of all groups of an offset_log, or of a `journal_log`; ``detail``: why members were removed, in the
+    words of `events.cause`, if a journal has it ("loaded": no member joined or left), else null."""
     records = modern_records(log).repartition("run_id", "group").sortWithinPartitions("run_id", "group", "place")
     modern = records.mapInArrow(_batches, _STATES.schema_for(records))
     both = _classic_states(log).withColumn("modern", F.lit(False)).withColumn("detail", F.lit(None).cast("string"))

@@ -1,9 +1,9 @@
-"""The table groups: one row for each group of the log, and what it came to; `sizes`, how many members each had, record by record.
+"""The table groups: one row for each group of the log, with its last state; `sizes`, its number of members, record by record.
 
 Rules:
-1. A classic group's members stand in its record; of KIP-848, share and streams groups each member has records of its own, which are
+1. A classic group's members are in its record; of KIP-848, share and streams groups each member has records of its own, which are
    counted. A group that has offsets and never had a member commits without joining (assign()), or a tool wrote them: `simple`.
-2. ``state`` is the last that the log shows: `members` (it has some), `empty` (it had, and they are gone), `ended` (its tombstone, or
+2. ``state`` is the last that the log shows: `members` (it has some), `empty` (it has had members), `ended` (its tombstone, or
    that of its last offset, came last), `simple`.
 3. From a journal alone (`journal_log`) members are known by their number.
 """
@@ -33,7 +33,7 @@ GROUPS = TableSchema(
         ColumnSpec("protocol_type", STRING, "of a classic group: `consumer`, `connect`, ..", "offset_log"),
         ColumnSpec("state", STRING, "`members`, `empty`, `ended` or `simple`, at the end of the log", "offset_log"),
         *moment("state_since", "since when; null for `simple`", "offset_log"),
-        ColumnSpec("state_offset", LONG, "of the record that says so", "offset_log"),
+        ColumnSpec("state_offset", LONG, "of the record with that state", "offset_log"),
         ColumnSpec("members", INT, "at the end of the log; null for `simple`", "offset_log"),
         ColumnSpec("generation", INT, "the last one, or the last epoch", "offset_log"),
         ColumnSpec("generations", LONG, "how many left a record", "offset_log"),
@@ -51,19 +51,19 @@ _PER = ("run_id", "log_partition", "group")
 
 @on_its_engine
 def sizes(log: DataFrame) -> DataFrame:
-    """Each record that tells who is in a group: run_id, log_partition, group, log_offset, at_ms, members, generation (null: its
+    """Each record that has members of a group: run_id, log_partition, group, log_offset, at_ms, members, generation (null: its
     tombstone), kind."""
     at = f.col("record_ts_ms").alias("at_ms")
-    gone = f.col("kind") == "group_tombstone"
+    ended = f.col("kind") == "group_tombstone"
     classic = log.where(f.col("kind").isin("group", "group_tombstone") & f.col("group").isNotNull()).select(
         *_PER,
         "log_offset",
         at,
-        f.when(gone, 0).otherwise(f.size("members")).alias("members"),
-        f.when(~gone, f.col("generation")).alias("generation"),
+        f.when(ended, 0).otherwise(f.size("members")).alias("members"),
+        f.when(~ended, f.col("generation")).alias("generation"),
         f.lit("classic").alias("kind"),
         "protocol_type",
-        gone.alias("ended"),
+        ended.alias("ended"),
     )
     known = f.regexp_extract("record_type", r"^(Consumer|Share|Streams)Group(?:Metadata|MemberMetadata)$", 1)
     modern = log.where((f.col("kind") == "other") & f.col("group").isNotNull() & (f.coalesce(known, f.lit("")) != ""))

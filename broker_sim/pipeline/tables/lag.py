@@ -111,25 +111,25 @@ def lag(log: DataFrame, log_ends: DataFrame, window_ms: int = 10_000) -> DataFra
             *_KEY,
             *("window", "commits", "place"),
             f.last("kept", ignorenulls=True).over(so_far).alias("kept"),
-            f.last("stood", ignorenulls=True).over(so_far).alias("stood"),
+            f.last("ends", ignorenulls=True).over(so_far).alias("ends"),
         )
         .groupBy(*_KEY, "window")
         .agg(
             f.sum(f.coalesce("commits", f.lit(0))).alias("commits"),
             f.first("kept").alias("kept"),
-            f.first("stood").alias("stood"),
+            f.first("ends").alias("ends"),
             f.max("place").alias("log_offset"),
         )
     )
     result = filled.select(
         "*",
         f.col("kept.committed").alias("committed"),
-        f.col("stood.end").alias("end"),
-        f.col("stood.start").alias("start"),
-        f.greatest(f.col("stood.start") - f.col("kept.committed"), f.lit(0)).alias("below"),
-        f.when(f.col("stood.logged"), "log").when(~f.col("stood.logged"), "journal").alias("source"),
-        (f.col("stood.end") - f.col("kept.committed")).alias("apart"),
-        (f.col("stood.at_ms") > f.col("kept.at_ms")).alias("later"),
+        f.col("ends.end").alias("end"),
+        f.col("ends.start").alias("start"),
+        f.greatest(f.col("ends.start") - f.col("kept.committed"), f.lit(0)).alias("below"),
+        f.when(f.col("ends.logged"), "log").when(~f.col("ends.logged"), "journal").alias("source"),
+        (f.col("ends.end") - f.col("kept.committed")).alias("apart"),
+        (f.col("ends.at_ms") > f.col("kept.at_ms")).alias("later"),
         f.col("window").alias("window_start_ms"),
         f.timestamp_millis("window").alias("window_start"),
         f.lit(window_ms).alias("window_ms"),
@@ -144,7 +144,7 @@ def lag(log: DataFrame, log_ends: DataFrame, window_ms: int = 10_000) -> DataFra
 @on_its_engine
 def group_lag(table: DataFrame) -> DataFrame:
     """A LAG table by group: run_id, group, window_start_ms, window_ms, lag (of all partitions that have one then; null where none has),
-    deleted (partitions whose committed offset is deleted then: the lag there is unknown), commits.
+    deleted (partitions whose committed offset is deleted then: their lag is unknown), commits.
     A partition without a row in a window is unchanged."""
     of_key = Window.partitionBy(*_KEY).orderBy("window_start_ms")
     of_group = (
@@ -177,7 +177,7 @@ def group_lag(table: DataFrame) -> DataFrame:
 
 @on_its_engine
 def journal_ends(events: DataFrame) -> DataFrame:
-    """LOG_ENDS that a journal tells: high watermarks and log starts in Fetch's answers, and what Produce wrote where."""
+    """LOG_ENDS of a journal: high watermarks and log starts in Fetch's answers, and what Produce wrote where."""
     from broker_sim.pipeline.tables.events import by_partition
 
     answers = events.where(
@@ -217,8 +217,8 @@ def _log_ends_by_window(taken: DataFrame, ends: DataFrame) -> DataFrame:
         f.max_by("ends_at_ms", "ends_window").alias("ends_at_ms"),
         f.max("start").alias("start"),
     )
-    stood = f.struct("end", "logged", f.col("ends_at_ms").alias("at_ms"), "start").alias("stood")
-    return windows.select(*_KEY, "window", stood)
+    bounds = f.struct("end", "logged", f.col("ends_at_ms").alias("at_ms"), "start").alias("ends")
+    return windows.select(*_KEY, "window", bounds)
 
 
 def _kept(taken: DataFrame) -> DataFrame:
@@ -234,7 +234,7 @@ def _kept(taken: DataFrame) -> DataFrame:
 
 
 def _ends(log_ends: DataFrame, window_ms: int) -> DataFrame:
-    """By topic, partition and window: where the log ended, and whether segments say so."""
+    """By topic, partition and window: where the log ended, and whether segments show it."""
     window = _window("at_ms", window_ms).alias("window")
     last = f.max(f.struct("at_ms", "end", (f.col("source") == "log").alias("logged"))).alias("last")
     ends = log_ends.groupBy("run_id", "topic", "partition", window).agg(last, f.max("start").alias("start"))

@@ -1,12 +1,12 @@
-"""The table log_lines: what brokers' and clients' logs say of groups and of partitions, one row for each line that says something.
+"""The table log_lines: lines of brokers' and clients' logs about groups and partitions, one row for each line that was parsed.
 
 Rules:
 1. A line has its file and number, so that a reader can verify a finding there.
-2. Log4j writes the time of its machine without a zone. It is read as UTC, unless the lines themselves tell better: both logs speak of
-   the same generation, the broker's line and the group's record in `__consumer_offsets`, whose time is exact. A file that differs by a
-   whole number of quarters of an hour there is moved by it.
-3. A client's line that names no group has the group that its client id has elsewhere in the file, or that all its other lines name;
-   else the one whose records in `__consumer_offsets` have a member with that client id, if that is one alone.
+2. Log4j writes the time of its machine without a zone. It is read as UTC, unless a line and the group's record in
+   `__consumer_offsets`, whose time is exact, are about the same generation and differ by a whole number of quarters of an hour: then
+   the times of the file are moved by it.
+3. A client's line without a group gets the group of its client id elsewhere in the file, or of all its other lines; else the only
+   group whose records in `__consumer_offsets` have a member with that client id.
 """
 
 from __future__ import annotations
@@ -145,11 +145,11 @@ def aligned(lines: DataFrame, log: DataFrame) -> DataFrame:
         .groupBy("run_id", "group", "generation")
         .agg(F.min("record_ts_ms").alias("stored_ms"))
     )
-    said = lines.where(F.col("what").isin("assigned", "synced") & F.col("ts_ms").isNotNull())
+    generations = lines.where(F.col("what").isin("assigned", "synced") & F.col("ts_ms").isNotNull())
     apart = F.col("ts_ms") - F.col("stored_ms")
     zone = F.round(apart / _QUARTER_MS).cast("bigint") * _QUARTER_MS
     seen = (
-        said.join(F.broadcast(stored), ["run_id", "group", "generation"])
+        generations.join(F.broadcast(stored), ["run_id", "group", "generation"])
         .where((F.abs(apart - zone) <= _NEAR_MS) & (F.abs(zone) <= 15 * 3_600_000))
         .groupBy("run_id", "file", zone.alias("zone"))
         .agg(F.count("*").alias("times"))

@@ -1,12 +1,12 @@
-"""`member_churn`: how the members of each group came and went, and how long they stayed; `memberships`: each of them.
+"""`member_churn`: how many members of each group joined and left, and how long they stayed; `memberships`: each of them.
 
 Rules:
 1. A membership is one member id. A static member that comes back under a new id has a new membership, counted as a replacement and
    neither as a join nor as a departure.
 2. A coordinator that moves or loads neither adds nor removes members.
-3. A tenure is known where both its ends are: who was there when the journal began, or is still there, has none.
-4. From a log alone it is known that members are gone, not why: expirations and leaves are null then. Members that came and went between
-   two records that are left are not seen. Groups of every kind are there: KIP-848, share and streams groups by their epochs.
+3. A tenure is known if both its ends are: a member that was present when the journal began, or still is, has none.
+4. A log alone shows that members departed, not why: expirations and leaves are null then. Members that joined and left between two
+   records are not seen. All types of groups are included: consumer (KIP-848), share and streams groups by their epochs.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ MEMBERSHIPS = TableSchema(
         ColumnSpec("client_id", STRING, "as the client sent it", _BOTH),
         ColumnSpec("client_host", STRING, "as Kafka shows it", _BOTH),
         ColumnSpec("instance", STRING, "group.instance.id; null for a dynamic member", _BOTH),
-        *moment("joined", "when it came; null if it was there already", _BOTH),
-        *moment("left", "when it ceased to be a member; null if it still is", _BOTH),
+        *moment("joined", "when it joined; null if it was a member before the beginning", _BOTH),
+        *moment("left", "when it left or was removed; null if it still is a member", _BOTH),
         ColumnSpec(
             "why",
             STRING,
-            "`leave`, `session timeout`, `rebalance timeout` (did not rejoin, or revoke, in time), `sync timeout`, `no room`,"
+            "`leave`, `session timeout`, `rebalance timeout` (did not rejoin, or revoke, in time), `sync timeout`, `max size reached`,"
             " `replaced`, `other`; from the"
-            " log alone `gone` or `replaced`; null if it is still there",
+            " log alone `departed` or `replaced`; null if it still is a member",
             _BOTH,
         ),
         ColumnSpec("replaces", BOOLEAN, "whether it took the place of a static member with another id", _BOTH),
@@ -96,18 +96,18 @@ _NEEDED = (
 
 _WHY = {
     "left": "leave",
-    "expired": "session timeout",
-    "timer": "rebalance timeout",
+    "session_expired": "session timeout",
+    "rebalance_timer": "rebalance timeout",
     "revocation_timeout": "rebalance timeout",
     "sync_timeout": "sync timeout",
-    "no_room": "no room",
+    "max_size_reached": "max size reached",
     "replaced": "replaced",
 }
 
 
 @on_its_engine
 def member_churn(events: DataFrame, offset_log: DataFrame | None = None) -> DataFrame:
-    """`MEMBER_CHURN`; of groups that the journal tells of nothing is taken from the log."""
+    """`MEMBER_CHURN`; the log is read for groups that the journal does not have."""
 
     def number(condition: SparkColumn) -> SparkColumn:
         return F.sum(F.when(condition, 1).otherwise(0))
@@ -138,7 +138,7 @@ def member_churn(events: DataFrame, offset_log: DataFrame | None = None) -> Data
 
 @on_its_engine
 def memberships(events: DataFrame, offset_log: DataFrame | None = None) -> DataFrame:
-    """`MEMBERSHIPS`; of groups that the journal tells of nothing is taken from the log."""
+    """`MEMBERSHIPS`; the log is read for groups that the journal does not have."""
     memberships = _of_journal(EVENTS.only(_NEEDED).conform(events))
     if offset_log is None:
         return memberships
@@ -158,7 +158,7 @@ def _of_journal(events: DataFrame) -> DataFrame:
         (F.col("journal").cast("bigint") * (1 << 40) + F.col("seq")).alias("at"),
         _members(or_none(EVENTS, "members_before"), member="member", instance="instance").alias("old"),
         _members(or_none(EVENTS, "members_after"), member="member", instance="instance").alias("new"),
-        F.coalesce(F.col("cause").isin("loaded", "unloaded", "went_over"), F.lit(False)).alias("moved"),
+        F.coalesce(F.col("cause").isin("loaded", "unloaded", "converted"), F.lit(False)).alias("moved"),
     )
     by_epochs = journal_log(EVENTS.conform(events.where(F.col("type") == "epochs")))
     return _memberships(classic.unionByName(_of_states(group_states(by_epochs))), "journal")
@@ -181,11 +181,11 @@ def _of_states(states: DataFrame) -> DataFrame:
             "run_id",
             "group",
             F.col("record_ts_ms").alias("ts_ms"),
-            F.coalesce("detail", F.lit("gone")).alias("cause"),
+            F.coalesce("detail", F.lit("departed")).alias("cause"),
             F.col("log_offset").alias("at"),
             _members(F.col("was"), member="member_id", instance="group_instance_id").alias("old"),
             _members(F.col("now"), member="member_id", instance="group_instance_id").alias("new"),
-            F.coalesce(F.col("first") & there, F.lit(False)).alias("moved"),  # who is there already
+            F.coalesce(F.col("first") & there, F.lit(False)).alias("moved"),  # members that were present already
         )
     )
 
@@ -204,7 +204,7 @@ def _members(members: SparkColumn, *, member: str, instance: str) -> SparkColumn
 
 
 def _memberships(steps: DataFrame, source: str) -> DataFrame:
-    """From steps with ``old`` and ``new`` members, ``at`` (their order), ``ts_ms``, ``cause``, ``moved`` (no member came or went)."""
+    """From steps with ``old`` and ``new`` members, ``at`` (their order), ``ts_ms``, ``cause``, ``moved`` (no member joined or left)."""
 
     def instances(members: str, others: str) -> SparkColumn:
         return F.transform(F.filter(F.col(members), _not_in(others)), lambda entry: entry["instance"])
@@ -226,15 +226,15 @@ def _memberships(steps: DataFrame, source: str) -> DataFrame:
     was = F.get(F.filter("old", lambda entry: entry["member"] == F.col("member")), F.lit(0))
     now = F.get(F.filter("new", lambda entry: entry["member"] == F.col("member")), F.lit(0))
     changes = changes.withColumn("was", was).withColumn("now", now).drop("old", "new")
-    came = F.col("was").isNull() & ~F.col("moved")
-    gone = F.col("now").isNull() & ~F.col("moved")
+    joined = F.col("was").isNull() & ~F.col("moved")
+    left = F.col("now").isNull() & ~F.col("moved")
     back = F.array_contains("replaced", F.coalesce(F.col("now"), F.col("was"))["instance"])
     why = F.when(back, "replaced").otherwise(_words(F.col("cause")))
     result = changes.groupBy("run_id", "group", "member").agg(
         F.min_by(F.coalesce("now", "was"), "at").alias("m"),
-        F.min(F.when(came, F.col("ts_ms"))).alias("joined_ms"),
-        F.max(F.when(gone, F.struct("at", "ts_ms", why.alias("why")))).alias("gone"),
-        F.coalesce(F.bool_or(came & back), F.lit(False)).alias("replaces"),
+        F.min(F.when(joined, F.col("ts_ms"))).alias("joined_ms"),
+        F.max(F.when(left, F.struct("at", "ts_ms", why.alias("why")))).alias("departure"),
+        F.coalesce(F.bool_or(joined & back), F.lit(False)).alias("replaces"),
     )
     return MEMBERSHIPS.conform(
         result.select(
@@ -245,10 +245,10 @@ def _memberships(steps: DataFrame, source: str) -> DataFrame:
             F.col("m.client_host").alias("client_host"),
             F.col("m.instance").alias("instance"),
             *moments("joined", F.col("joined_ms")),
-            *moments("left", F.col("gone.ts_ms")),
-            F.col("gone.why").alias("why"),
+            *moments("left", F.col("departure.ts_ms")),
+            F.col("departure.why").alias("why"),
             "replaces",
-            (F.col("gone.ts_ms") - F.col("joined_ms")).alias("tenure_ms"),
+            (F.col("departure.ts_ms") - F.col("joined_ms")).alias("tenure_ms"),
             F.lit(source).alias("source"),
         )
     )
@@ -260,4 +260,4 @@ def _not_in(others: str) -> Callable[[SparkColumn], SparkColumn]:
 
 
 def _words(cause: SparkColumn) -> SparkColumn:
-    return F.when(cause == "gone", "gone").otherwise(F.coalesce(word(_WHY, cause), F.lit("other")))
+    return F.when(cause == "departed", "departed").otherwise(F.coalesce(word(_WHY, cause), F.lit("other")))

@@ -1,8 +1,8 @@
-"""The table offset_deletions: committed offsets that ceased to stand, and what their consumers do about it.
+"""The table offset_deletions: committed offsets that expired or were deleted, and the next commits of their consumers.
 
 Rules:
 1. A row is a tombstone that took effect on an offset, from any writer: expiry, a deleted group, a deleted topic and OffsetDelete write
-   the same record (GroupMetadataManager.cleanupGroupMetadata, OffsetMetadataManager), so `how` tells no more than the log does.
+   the same record (GroupMetadataManager.cleanupGroupMetadata, OffsetMetadataManager), so `how` has no more than the log shows.
 2. ``group_ended`` is exact: the group's own tombstone is the group's next record. ``how`` weighs the idle time against Kafka's default
    offsets.retention.minutes; a cluster that keeps offsets for less time has `deleted`, and the idle time in another column.
 3. What was committed before is known as far as the log still has it: of a cleaned segment nothing but the tombstone may be left.
@@ -69,23 +69,23 @@ _KEY = ("run_id", "group", "topic", "partition")
 
 @on_its_engine
 def offset_deletions(log: DataFrame, source: str = "log", events: DataFrame | None = None) -> DataFrame:
-    """OFFSET_DELETIONS of an offset_log, or of a `journal_log`; ``events``: of the journal beside the log, which says why."""
+    """OFFSET_DELETIONS of an offset_log, or of a `journal_log`; ``events``: of the journal beside the log, which has the reason."""
     order = Window.partitionBy(*_KEY).orderBy("effect_offset", "log_offset")
-    said = f.struct("deleted", "committed_offset", "at_ms")
+    commit = f.struct("deleted", "committed_offset", "at_ms")
     seen = commits(log).select(
         "*",
-        f.lag(said).over(order).alias("before"),
-        f.lead(said).over(order).alias("after"),
+        f.lag(commit).over(order).alias("before"),
+        f.lead(commit).over(order).alias("after"),
     )
     # a tombstone behind a tombstone deletes nothing (Kafka 3 writes them for offsets that it never published)
     why = log.where((f.col("kind") == "commit_tombstone") & f.col("detail").isNotNull())
     keys = ["run_id", "log_partition", "log_offset", "group", "topic", "partition"]
     seen = seen.join(why.select(*keys, f.col("detail").alias("reason")), keys, "left")
-    gone = seen.where("deleted").where(~f.coalesce("before.deleted", f.lit(False)))
+    deleted = seen.where("deleted").where(~f.coalesce("before.deleted", f.lit(False)))
     if events is not None and source == "log":
-        gone = _with_reasons(gone.drop("reason"), events)
+        deleted = _with_reasons(deleted.drop("reason"), events)
     idle = f.col("at_ms") - f.col("before.at_ms")
-    result = _with_ends(gone, log).select(
+    result = _with_ends(deleted, log).select(
         "*",
         f.lit(source).alias("source"),
         f.col("before.committed_offset").alias("last_offset"),
@@ -100,7 +100,7 @@ def offset_deletions(log: DataFrame, source: str = "log", events: DataFrame | No
     return OFFSET_DELETIONS.conform(result)
 
 
-def _with_reasons(gone: DataFrame, events: DataFrame) -> DataFrame:
+def _with_reasons(deleted: DataFrame, events: DataFrame) -> DataFrame:
     """With the ``reason`` of the journal's event of the same offset that is nearest in time."""
     deletions = events.where(f.col("type") == "offsets_deleted").select(
         "run_id",
@@ -113,19 +113,21 @@ def _with_reasons(gone: DataFrame, events: DataFrame) -> DataFrame:
         "run_id", "group", f.col("p.topic").alias("topic"), f.col("p.partition").alias("partition"), "reason", "told_ms"
     )
     apart = f.abs(f.col("at_ms") - f.col("told_ms"))
-    near = gone.select(*_KEY, "log_offset", "at_ms").join(deletions, list(_KEY)).where(apart <= NEAR_MS)
+    near = deleted.select(*_KEY, "log_offset", "at_ms").join(deletions, list(_KEY)).where(apart <= NEAR_MS)
     reasons = near.groupBy(*_KEY, "log_offset").agg(f.min_by("reason", apart).alias("reason"))
-    return gone.join(reasons, [*_KEY, "log_offset"], "left")
+    return deleted.join(reasons, [*_KEY, "log_offset"], "left")
 
 
-def _with_ends(gone: DataFrame, log: DataFrame) -> DataFrame:
+def _with_ends(deleted: DataFrame, log: DataFrame) -> DataFrame:
     """With ``group_ended``: the next record of the group that is no tombstone of an offset is the group's own tombstone."""
     where = ["run_id", "log_partition", "group"]
     others = log.where(f.col("kind").isin("group", "group_tombstone", "commit")).select(
         *where, f.col("log_offset").alias("place"), f.col("kind").alias("next_kind")
     )
-    asks = gone.select(*where, f.col("log_offset").alias("place"), f.struct(*gone.columns).alias("gone"))
+    asks = deleted.select(*where, f.col("log_offset").alias("place"), f.struct(*deleted.columns).alias("deletion"))
     after = Window.partitionBy(*where).orderBy("place").rowsBetween(1, Window.unboundedFollowing)
     both = others.unionByName(asks, allowMissingColumns=True)
     ended = f.coalesce(f.first("next_kind", ignorenulls=True).over(after) == "group_tombstone", f.lit(False))
-    return both.withColumn("group_ended", ended).where(f.col("gone").isNotNull()).select("gone.*", "group_ended")
+    return (
+        both.withColumn("group_ended", ended).where(f.col("deletion").isNotNull()).select("deletion.*", "group_ended")
+    )

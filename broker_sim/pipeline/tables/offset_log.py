@@ -4,7 +4,8 @@ Rules:
 1. A record is (run, log partition, log offset). Copies of it (a replica's, a file that the cleaner was about to replace, a segment read
    twice) are one row, so that the function may be applied to its own result, and to the union of two reads.
 2. Order is that of the log: log_partition and log_offset, never a timestamp.
-3. Where there is a journal and no log, `journal_log` tells what the log must have held; its offsets are then the journal's numbers.
+3. With a journal and without a log, `journal_log` derives the log's records from the journal; the numbers of its events are their
+   offsets.
 4. A commit within a transaction counts in the place of its txn_commit; with a txn_abort, or with no marker yet, it does not.
 """
 
@@ -96,9 +97,9 @@ def journal_log(events: DataFrame) -> DataFrame:
         f.col("generation")
     )
     stored = f.coalesce(f.col("state_to").isin(STABLE, EMPTY, DEAD), f.lit(True))
-    nobody = f.lit(None).cast(OFFSET_LOG.element("members"))
-    # a group that goes over to the consumer protocol continues there, and one whose coordinator is unloaded at the next
-    continues = f.coalesce(f.col("cause").isin("went_over", "unloaded"), f.lit(False))
+    unknown = f.lit(None).cast(OFFSET_LOG.element("members"))
+    # a group that is converted to the consumer protocol continues there, one whose coordinator is unloaded at the next
+    continues = f.coalesce(f.col("cause").isin("converted", "unloaded"), f.lit(False))
     moved = moved & ~(continues & f.col("state_to").isNull())
     groups = changes.where((f.col("type") == "group") & moved & stored).select(
         *shared,
@@ -106,7 +107,7 @@ def journal_log(events: DataFrame) -> DataFrame:
         "generation",
         "protocol",
         "leader",
-        f.array_repeat(nobody, f.coalesce("size_after", f.lit(0))).alias("members"),
+        f.array_repeat(unknown, f.coalesce("size_after", f.lit(0))).alias("members"),
     )
     by_epochs = changes.where((f.col("type") == "epochs") & ~f.col("cause").eqNullSafe("unloaded")).select(
         *shared,
@@ -115,7 +116,7 @@ def journal_log(events: DataFrame) -> DataFrame:
         f.when(f.col("state_to") != DEAD, f.col("generation")).alias("generation"),
         "protocol_type",
         "detail",
-        f.array_repeat(nobody, f.coalesce("size_after", f.lit(0))).alias("members"),
+        f.array_repeat(unknown, f.coalesce("size_after", f.lit(0))).alias("members"),
     )
     return OFFSET_LOG.conform(
         OFFSET_LOG.conform(offsets)

@@ -1,13 +1,13 @@
-"""The table offset_regressions: committed offsets that moved backwards, its host to where, and across which generations.
+"""The table offset_regressions: committed offsets that decreased: from and to which offset, between which generations.
 
 Rules:
-1. "Backwards" is less than the last offset that took effect before, in the log's order. Clocks have no say.
+1. An offset decreased if it is less than the last one that took effect before, in the order of the log, not of timestamps.
 2. The generation of a commit is that of the group's last record before it in the same log partition, or its epoch where the coordinator
-   assigns (KIP-848). The log keeps no better: commits carry none.
-3. ``how`` says only what the log shows. Where its group record is gone, cleaned or never there, it is null.
-4. A commit carries the leader epoch of the record that it follows (KIP-320). Where the offset fell and that epoch rose, the topic's log
-   itself was cut: another leader was elected that did not have the records, and consumers went back to where the logs part.
-5. ``next_offset`` tells whether it lasted: an old batch that is committed late, or a commit that overtakes another, is made good by the
+   assigns (KIP-848). The log has nothing better: commits carry no generation.
+3. ``how`` has only what the log shows. It is null without the group's record, which was cleaned or never written.
+4. A commit carries the leader epoch of the record that it follows (KIP-320). If the offset decreased and that epoch increased, the
+   topic's log was truncated: a leader without the records was elected, and consumers returned to the offset at which the logs diverge.
+5. ``next_offset`` shows whether it lasted: an old batch that is committed late, or a commit that overtakes another, is corrected by the
    next one, and no record is read again unless the group rebalances in between.
 """
 
@@ -50,11 +50,11 @@ OFFSET_REGRESSIONS = TableSchema(
         ColumnSpec(
             "from_generation",
             INT,
-            "the group's generation at the commit before; null where its record is gone",
+            "the group's generation at the commit before; null if its record is missing",
             "offset_log",
         ),
-        ColumnSpec("to_generation", INT, "the group's generation now; null where its record is gone", "offset_log"),
-        ColumnSpec("members", INT, "members of the group then; null where its record is gone", "offset_log"),
+        ColumnSpec("to_generation", INT, "the group's generation now; null if its record is missing", "offset_log"),
+        ColumnSpec("members", INT, "members of the group then; null if its record is missing", "offset_log"),
         ColumnSpec(
             "reset",
             BOOLEAN,
@@ -140,10 +140,10 @@ def _backwards(taken: DataFrame) -> DataFrame:
 
 def _with_generations(back: DataFrame, states: DataFrame) -> DataFrame:
     """The group's generation at both commits: of its last record before them. Both sides are few: changes of groups, and falls."""
-    gone = f.col("kind") == "group_tombstone"
+    ended = f.col("kind") == "group_tombstone"
     state = f.struct(
-        f.when(~gone, f.col("generation")).alias("generation"),
-        f.when(gone, 0).otherwise(f.size("members")).alias("members"),
+        f.when(~ended, f.col("generation")).alias("generation"),
+        f.when(ended, 0).otherwise(f.size("members")).alias("members"),
     )
     where = ["run_id", "log_partition", "group"]
     groups = states.select(*where, f.col("log_offset").alias("place"), state.alias("state"))

@@ -1,12 +1,12 @@
-"""The table offset_resets: offsets that were set from outside, while the group had no members: back, to be read again, or forward, to
-be skipped.
+"""The table offset_resets: offsets that were reset while the group had no members: to earlier ones, so that records are read
+again, or to later ones, so that records are skipped.
 
 Rules:
 1. A member's commit is refused unless its group has it (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID). So a commit to a group that has had
    members and has none now was made without one: by kafka-consumer-groups --reset-offsets, an admin client (AlterConsumerGroupOffsets),
    or a consumer that uses assign() under the group's name.
 2. Offsets that one request sets are written in one batch, with one timestamp: they are one row.
-3. What was set again to the same offset is no reset.
+3. A commit of the same offset is no reset.
 """
 
 from __future__ import annotations
@@ -41,15 +41,18 @@ OFFSET_RESETS = TableSchema(
             "offset_log",
         ),
         ColumnSpec(
-            "skipped", LONG, "by how many: of all that went forward; at most so many records are not read", "offset_log"
+            "skipped",
+            LONG,
+            "by how many offsets, of all partitions that were set to later ones; at most so many records are not read",
+            "offset_log",
         ),
         ColumnSpec(
             "unknown",
             LONG,
-            "partitions of which the log holds no offset from before: there was none, or it was cleaned; they may have gone anywhere",
+            "partitions without an earlier offset in the log: there was none, or it was cleaned; the direction is unknown",
             "offset_log",
         ),
-        ColumnSpec("topic", STRING, "topic of the partition that went farthest", "offset_log"),
+        ColumnSpec("topic", STRING, "topic of the partition with the largest difference", "offset_log"),
         ColumnSpec("partition", INT, "that partition", "offset_log"),
         ColumnSpec(
             "from_offset",

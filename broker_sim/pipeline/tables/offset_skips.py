@@ -1,15 +1,15 @@
-"""The table offset_skips: records over which a member of a group read: it was not given them, and went on behind them.
+"""The table offset_skips: records that a member of a group skipped: it did not receive them, and fetched later ones.
 
 Rules:
-1. As `explain.offsets` has it. A client skips where it fetches from an offset behind the one at which it fetched last, and no answer in
-   between brought it records; or where its first Fetch of a partition is behind the group's committed offset: then what its
-   OffsetFetch was answered before is given with it, if that was an error.
-2. A difference of offsets is not a number of records: compacted ones and markers have offsets, too. ``by`` is the most that it may be.
-3. A Fetch that was refused is no position, but for OFFSET_OUT_OF_RANGE where the client went forward afterwards: what was there is
-   gone.
+1. As in `explain.offsets`. A client skips records if it fetches from a later offset than last time although no response in between had
+   records; or if its first Fetch of a partition is from a later offset than the committed one: then the error of its OffsetFetch, if
+   there was one, is in the row.
+2. A difference of offsets is not a number of records: compacted ones and markers have offsets, too. ``by`` is the upper bound.
+3. A Fetch with an error has no position, except OFFSET_OUT_OF_RANGE if the client then fetches later offsets: those records are
+   deleted.
 4. A reader is known by client id and host; its group by the requests that it makes as a member. From a journal only.
-5. Where a member begins at a log's end and the group had no committed offset (``began``), `explain.beginnings` says what lies before:
-   that is the row, in place of what rule 1 would say of the same Fetch.
+5. Where a member begins at a log's end and the group had no committed offset (``began``), `explain.beginnings` has the records before
+   it: that is the row, instead of that of rule 1 for the same Fetch.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ def offset_skips(events: DataFrame) -> DataFrame:
         .orderBy("place")
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
-    stands = f.last(f.when(known, f.col("committed_offset")), ignorenulls=True).over(so_far)
-    rows = both.withColumn("stands", f.coalesce(stands, f.lit(-1))).where(f.col("offset").isNotNull())
-    base = f.greatest(f.coalesce("before", f.lit(-1)), f.col("stands"))
+    committed = f.last(f.when(known, f.col("committed_offset")), ignorenulls=True).over(so_far)
+    rows = both.withColumn("stored", f.coalesce(committed, f.lit(-1))).where(f.col("offset").isNotNull())
+    base = f.greatest(f.coalesce("before", f.lit(-1)), f.col("stored"))
     rows = rows.withColumn("base", base).where((f.col("base") >= 0) & (f.col("base") < f.col("offset")))
     rows = _with_lookups(rows, events)
     result = OFFSET_SKIPS.conform(
@@ -99,7 +99,7 @@ def offset_skips(events: DataFrame) -> DataFrame:
             f.col("base").alias("from_offset"),
             f.col("offset").alias("to_offset"),
             (f.col("offset") - f.col("base")).alias("by"),
-            (f.col("base") == f.col("stands")).alias("committed"),
+            (f.col("base") == f.col("stored")).alias("committed"),
             f.coalesce(f.col("error_before") == _OUT_OF_RANGE, f.lit(False)).alias("out_of_range"),
             f.when(f.col("before").isNull() & (f.col("answered") != ""), f.col("answered")).alias("lookup_error"),
         )
@@ -125,8 +125,8 @@ def _positions(events: DataFrame) -> DataFrame:
     answers = responses.select(
         *key, *_WHERE, place().alias("place"), "records", f.col("partition_error_code").alias("error")
     )
-    who = fetches.where(f.col("type") == "request").select(*key, "client_id", "client_host")
-    given = answers.where((f.coalesce("error", f.lit(0)) == 0) & (f.col("records") > 0)).join(who, key)
+    clients = fetches.where(f.col("type") == "request").select(*key, "client_id", "client_host")
+    given = answers.where((f.coalesce("error", f.lit(0)) == 0) & (f.col("records") > 0)).join(clients, key)
     asks = asked.select(*key, "client_id", "client_host", *_WHERE, place().alias("place"), "ts_ms", "offset")
     asks = asks.join(answers.drop("place", "records"), [*key, *_WHERE], "left")
     asks = asks.where(f.coalesce("error", f.lit(0)).isin(0, _OUT_OF_RANGE) & f.col("topic").isNotNull())

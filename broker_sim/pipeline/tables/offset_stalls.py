@@ -1,14 +1,14 @@
-"""The table offset_stalls: committed offsets that stood still although there was more to read, or while their group began again and
-again.
+"""The table offset_stalls: committed offsets that did not advance although there were records to read, or while their group rebalanced
+again and again.
 
 Rules:
-1. A stall lasts from the window of `lag` in which an offset was reached to the one in which it moved on, or to the log's end. It is
-   long where it is ten times as long as the partition's moves usually are apart, and ten seconds.
-2. There was more to read where the data topic's log ended behind the offset halfway through; that is known where the topic's own
-   folders, or a journal, are there. A member that commits the same offset all night, with nothing behind it, is no stall.
-3. Without ends there was more to read where the offset jumped afterwards, by five of its usual steps at once. And a stall is one if the
-   group began three generations in it: a record that each consumer dies of looks like that. So does a partition to which no client
-   writes, in a group that is restarted: `pending` is null then.
+1. A stall lasts from the window of `lag` in which an offset was reached to the one in which it advanced, or to the log's end. It is
+   long if it lasts ten times as long as the usual time between two commits of the partition, and ten seconds.
+2. There were records to read if the data topic's log end was after the offset halfway through; that is known from the topic's own
+   directories, or a journal. A member that commits the same offset all night, at the log's end, does not stall.
+3. Without log ends there were records to read if the offset then advanced by five of its usual steps at once. It is also a stall if the
+   group had three generations within it: a record on which each consumer crashes looks like that. So does a partition without new
+   records, in a group that is restarted: `pending` is null then.
 4. Spark brings a group's windows and states together; `pipeline.log_stalls` reads them. A group has 240 windows a partition at most.
 """
 
@@ -60,7 +60,7 @@ OFFSET_STALLS = TableSchema(
 )
 
 _INPUT = TableSchema(
-    "told",
+    "offset_stalls_input",
     (
         RUN_ID,
         OFFSET_STALLS["group"],

@@ -1,11 +1,11 @@
-"""`rebalances`: every rebalance of every group: when it began, why and by whom, how long each phase took, how it ended.
+"""`rebalances`: every rebalance of every group: when it began, its cause, the duration of each phase, and how it ended.
 
 Rules:
-1. Spark collects the input rows of one group, in their order; `pipeline.rebalance_rows` reads it and makes the rows, with the one
+1. Spark collects the input rows of one group, in their order; `pipeline.rebalance_rows` reads it and makes the rows, with the
    reader that explanations use as well. A step costs Python some 50 us, and steps are few beside requests and commits.
-2. From a log alone only those are known whose group record is left in it. Then nothing is known of when the window opened or of
-   sessions: removed members are known, the cause is not. `missing_before` says how many generations in between left no record: they
-   failed, or compaction took them.
+2. From a log alone only those are known whose group record it still has. Then the beginning of the join phase and expired sessions are
+   unknown: removed members are known, the cause is not. `missing_before` is the number of generations in between without a record:
+   they failed, or compaction removed their records.
 3. A generation of the journal gets no second row from the log.
 """
 
@@ -61,7 +61,7 @@ REBALANCES = TableSchema(
         ColumnSpec(
             "end",
             STRING,
-            "`stable`, `empty`, `failed` (the next one began before), `moved`, `dead`; null: goes on",
+            "`stable`, `empty`, `failed` (the next one began before), `moved`, `dead`; null: in progress",
             _BOTH,
         ),
         ColumnSpec("preparing_ms", LONG, "how long members were waited for: closed - started", "journal"),
@@ -76,17 +76,17 @@ REBALANCES = TableSchema(
             "cause",
             STRING,
             "`join`, `leave`, `poll timeout` (the client said so as it left; `likely`: it left after a silence of"
-            " max.poll.interval.ms, for whatever reason), `rebalance timeout` (it did not give up its partitions in time), `session"
-            " timeout`, `metadata change`, `downgrade` (to the classic protocol, as the last member of the consumer protocol is"
-            " gone: ``who``), `sync failed` (a member didn't send SyncGroup in time, or the log"
-            " didn't take the assignment), `load`, `no room`, `unknown`; from the log alone also `gone` (a leave or a session timeout)"
-            " and `rejoin` (the same members again)",
+            " max.poll.interval.ms, for whatever reason), `rebalance timeout` (it did not revoke its partitions in time), `session"
+            " timeout`, `metadata change`, `downgrade` (to the classic protocol, as the last member of the consumer protocol"
+            " left: ``who``), `sync failed` (a member didn't send SyncGroup in time, or the log"
+            " didn't take the assignment), `load`, `max size reached`, `unknown`; from the log alone also `departed` (a leave or a"
+            " session timeout) and `rejoin` (the same members again)",
             _BOTH,
         ),
         ColumnSpec(
             "cause_changes",
             ArrayOf(STRING),
-            "of a metadata change what has changed: `orders: 2 to 6 partitions`, `orders: 4 partitions new` (or gone),"
+            "of a metadata change what has changed: `orders: 2 to 6 partitions`, `orders: 4 partitions new` (or removed),"
             " `web-1: subscribed to payments` (or unsubscribed from), `web-1: revoked orders-0`, `assignor: range to uniform`; null"
             " where that isn't known",
             _BOTH,
@@ -110,7 +110,7 @@ REBALANCES = TableSchema(
         ColumnSpec(
             "timed_out",
             ArrayOf(STRING),
-            "members that were removed as they did not rejoin in time; null if the window never closed, or its end was not recorded",
+            "members that were removed as they did not rejoin in time; null if the join phase did not end, or its end was not recorded",
             "journal",
         ),
         ColumnSpec(
@@ -118,7 +118,7 @@ REBALANCES = TableSchema(
             STRING,
             "what it waited for the longest: `session` (that expired), `rebalance timeout` (members that did not rejoin), `rejoin` (of"
             " the last member), `leave`, `pending member`, `initial delay`, `leader` (its assignment), `log` (that stored it),"
-            " `unknown`; null where no steps or lines tell",
+            " `unknown`; null without steps or lines about it",
             "journal",
         ),
         ColumnSpec("held_ms", LONG, "how long it waited for that", "journal"),
@@ -141,7 +141,7 @@ REBALANCES = TableSchema(
             "missing_before", INT, "generations before it of which the log has no record; null from a journal", "log"
         ),
         ColumnSpec(
-            "source", STRING, "`journal`, `log`, or `broker log` where a broker's lines tell it alone; never null", ""
+            "source", STRING, "`journal`, `log`, or `broker log` if only a broker's lines have it; never null", ""
         ),
         ColumnSpec(
             "cause_certainty",
@@ -188,7 +188,7 @@ REBALANCES = TableSchema(
         ColumnSpec(
             "kind",
             STRING,
-            "`classic`, `consumer` (KIP-848), `share` or `streams`; null where a broker's lines tell it alone",
+            "`classic`, `consumer` (KIP-848), `share` or `streams`; null if only a broker's lines have it",
             _BOTH,
         ),
         ColumnSpec("log_offset", LONG, "of its record in `__consumer_offsets`", "log"),
@@ -199,7 +199,7 @@ REBALANCES = TableSchema(
 
 
 REBALANCE_INPUT = TableSchema(
-    "told",
+    "rebalances_input",
     (
         RUN_ID,
         ColumnSpec("group", STRING, "group id"),
@@ -214,7 +214,7 @@ REBALANCE_INPUT = TableSchema(
         ColumnSpec("generation", INT, "after it; of a record its own, null for a tombstone"),
         ColumnSpec("size_before", INT, "members before the step"),
         ColumnSpec("size_after", INT, "members after it"),
-        ColumnSpec("members_before", STRING, "JSON of those that the step tells of: member, client_id"),
+        ColumnSpec("members_before", STRING, "JSON of those that the step shows: member, client_id"),
         ColumnSpec("members_after", STRING, "the same; of a record all, with instance, topics and assigned"),
         ColumnSpec("cause", STRING, "as in `events`"),
         ColumnSpec("cause_members", STRING, "JSON of that in `events`"),
@@ -229,7 +229,9 @@ REBALANCE_INPUT = TableSchema(
             "kind of a log line, or of a record of a KIP-848 group; `connection closed`; null for steps and classic groups' records",
         ),
         ColumnSpec("at", STRING, "of a log line: FILE:LINE"),
-        ColumnSpec("detail", STRING, "of a log line, or of a record of a KIP-848 group: what it says"),
+        ColumnSpec(
+            "detail", STRING, "of a log line, or of a record of a consumer, share or streams group: its content"
+        ),
         ColumnSpec(
             "progress",
             STRING,
@@ -238,7 +240,7 @@ REBALANCE_INPUT = TableSchema(
             " ms, commits and last offset",
         ),
     ),
-    "What is told of groups: steps of the journal and records of the log. Order by run_id, group, of_log, journal and place.",
+    "Input of the table `rebalances`: steps of the journal and records of the log. Order by run_id, group, of_log, journal and place.",
 )
 """What has parts is JSON: after each row Spark 4.2 asks Arrow how large the batch has become, which for arrays goes through all of its
 rows again (66,000 steps with arrays took 20 s, with JSON 2 s)."""
@@ -252,7 +254,7 @@ _ROWS = 2000
 
 @on_its_engine
 def rebalances(events: DataFrame, offset_log: DataFrame | None = None, lines: DataFrame | None = None) -> DataFrame:
-    """`REBALANCES` of the journal's events, of the log's group records of the generations that the journal doesn't tell, and of what
+    """`REBALANCES` of the journal's events, of the log's group records of the generations that the journal doesn't have, and of what
     brokers' ``lines`` (LOG_LINES) add to them."""
     rows = _steps(events).unionByName(_epochs(events)).unionByName(_closings(events))
     rows = rows.unionByName(_joins(events)).unionByName(_grown(events))

@@ -2,8 +2,8 @@
 
 Rules:
 1. `pipeline.share_logs` reads `__share_group_state`; the names of its topics come from other logs: a share group's own
-   ShareGroupStatePartitionMetadata, a commit that carries a topic's id. A topic that is in none of them has its id as its name.
-2. Most records are delivered once and acknowledged: they are no row.
+   ShareGroupStatePartitionMetadata, a commit that carries a topic's id. A topic in none of them has its id as its name.
+2. Most records are delivered once and acknowledged: they have no row.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SHARE_DELIVERIES = TableSchema(
     (
         RUN_ID,
         ColumnSpec("group", STRING, "share group; never null", _STATE),
-        ColumnSpec("topic", STRING, "topic; null where no log tells the name of its id", "offset_log"),
+        ColumnSpec("topic", STRING, "topic; null if no log has the name of its id", "offset_log"),
         ColumnSpec("topic_id", STRING, "its id, as Kafka prints it", _STATE),
         ColumnSpec("partition", INT, "partition of it", _STATE),
         ColumnSpec("from_offset", LONG, "the first record; of a `reset` the start offset before", _STATE),
@@ -68,7 +68,7 @@ def share_deliveries(seen: DataFrame) -> DataFrame:
 
 @on_its_engine
 def topic_names(log: DataFrame) -> dict[str, str]:
-    """Topic id -> name, as far as an offset_log tells them."""
+    """Topic id -> name, as far as an offset_log has them."""
     named = log.where((f.col("record_type") == "ShareGroupStatePartitionMetadata") & f.col("detail").isNotNull())
     names: dict[str, str] = {}
     for row in named.select("detail").distinct().collect():

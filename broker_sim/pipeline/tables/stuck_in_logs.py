@@ -1,8 +1,8 @@
-"""What logs without a journal tell of stuck offsets partitions: signs brought together by Spark, read by `pipeline.log_stuck`.
+"""Stuck offsets partitions from logs without a journal: Spark collects their signs, `pipeline.log_stuck` reads them.
 
 Rules:
 1. Signs are few beside commits: lines about offsets partitions, clients' failed commits, and pauses of groups that are unusually long.
-   They are brought to one task a run; what is many stays with Spark.
+   They are collected in one task for each run; the many commits stay in Spark.
 2. A pause is unusual where it is three times as long as nine of ten pauses of its group, and four seconds: offsets.commit.timeout.ms
    less a little. A group whose pace is that of the timeout (auto.commit.interval.ms, 5 s by default) shows nothing by its rhythm.
 3. A pause in which the group rebalanced, or had no members, is none.
@@ -31,7 +31,7 @@ STUCK = (
     " available|COORDINATOR_NOT_AVAILABLE|CoordinatorNotAvailable"
     "|NotEnoughReplicas|NOT_ENOUGH_REPLICAS|n-sync replicas|committing offsets"
 )
-"""What clients are told where the coordinator could not commit, a regular expression."""
+"""Errors at the client if the coordinator could not commit, a regular expression."""
 
 SIGNS = TableSchema(
     "signs",
@@ -62,10 +62,13 @@ PERIODS = TableSchema(
     (
         RUN_ID,
         *(ColumnSpec(name, STRING, "as in stuck_partitions") for name in ("log", "evidence", "certainty")),
-        ColumnSpec("log_partition", INT, "likewise"),
-        *(ColumnSpec(name, LONG, "likewise") for name in ("from_ms", "to_ms", "last_ms", "attempts")),
-        *(ColumnSpec(name, ArrayOf(STRING), "likewise") for name in ("errors", "groups", "evidence_lines")),
-        ColumnSpec("evidence_offsets", ArrayOf(LONG), "likewise"),
+        ColumnSpec("log_partition", INT, "as in `stuck_partitions`"),
+        *(ColumnSpec(name, LONG, "as in `stuck_partitions`") for name in ("from_ms", "to_ms", "last_ms", "attempts")),
+        *(
+            ColumnSpec(name, ArrayOf(STRING), "as in `stuck_partitions`")
+            for name in ("errors", "groups", "evidence_lines")
+        ),
+        ColumnSpec("evidence_offsets", ArrayOf(LONG), "as in `stuck_partitions`"),
     ),
 )
 
@@ -176,7 +179,7 @@ def _batches(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def _with_ends(periods: DataFrame, log: DataFrame) -> DataFrame:
-    """Where no line tells when a period was over: the first record behind its last sign, if there is one."""
+    """The end of a period without a line about it: the first record after its last sign, if there is one."""
     records = log.select("run_id", "log_partition", "record_ts_ms")
     key = ["run_id", "log_partition", "from_ms"]
     open_ = periods.where(f.col("to_ms").isNull()).select(*key, "last_ms")

@@ -1,19 +1,19 @@
-"""`stuck_partitions`: partitions that took nothing although somebody tried, from the attempts alone.
+"""`stuck_partitions`: partitions in which no append was committed although clients tried, from the attempts alone.
 
 Rules:
 1. A fault's own event is not read: the evidence exists on a real cluster, too. A partition without an attempt is not stuck.
-   One exception: a Produce that a rule on requests delays or keeps from its answer waits for the rule, and not for the partition.
-2. A success is an append that is committed, at once or later, and a Produce that is answered without an error. An attempt that has
-   none is an append that the log refuses or that waits to be committed, a Produce that is refused or waits, and an answer that says
-   that the coordinator is not to be had (`UNAVAILABLE`).
-3. A period lasts from the first attempt without success to the next success; last_success, before it, is the other border of when it
-   may have begun. Without any attempt to write, if clients only got COORDINATOR errors (evidence `answers`), any other
+   One exception: a Produce whose response a rule on requests delays or drops waits for the rule, and not for the partition.
+2. A success is an append that is committed, at once or later, and a Produce response without an error. An attempt without success is an
+   append that the log refuses or that waits to be committed, a Produce that is refused or waits, and a response with which the
+   coordinator is not available (`UNAVAILABLE`).
+3. A period lasts from the first attempt without success to the next success; last_success, before it, is the earliest time at
+   which it may have begun. Without any attempt to write, if clients only got COORDINATOR errors (evidence `answers`), any other
    answer of the coordinator but that to a Heartbeat ends it.
 4. Lines of brokers and clients (`broker log`, `client log`), and groups of a partition that slow down together (`rhythm`), are read by
    `pipeline.log_stuck`.
-5. From a log alone (evidence `silence`) no attempts are known: that a partition, busy before and after, took nothing for long while
-   others did, without a record missing in between, is a hint and no more. A log with a stuck high watermark shows nothing. A silence
-   that a tombstone or a group's record ends, or begins, is none: no client had anything to commit, or the group had no members.
+5. From a log alone (evidence `silence`) no attempts are known: that a partition, busy before and after, got no records for long while
+   others did, without a missing record in between, is only a hint. A log with a stuck high watermark shows nothing. A period that a
+   tombstone or a group's record ends or begins does not count: no client had anything to commit, or the group had no members.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ UNAVAILABLE = (
     "INVALID_COMMIT_OFFSET_SIZE",
     "UNKNOWN_SERVER_ERROR",
 )
-"""Answers about a group that say that its log, or its coordinator, can't be used."""
+"""Errors for a group whose log, or coordinator, is not available."""
 
 APIS = (
     "JoinGroup",
@@ -59,10 +59,10 @@ APIS = (
     "OffsetDelete",
     "DeleteGroups",
 )
-"""APIs whose answers come out of a group's log."""
+"""APIs whose responses depend on a group's log."""
 
 ASKING = (*APIS, "Heartbeat", "FindCoordinator")
-"""And those that tell no more than that there is a coordinator."""
+"""APIs whose responses show only that there is a coordinator."""
 
 HOMES = ("group", "epochs", "offsets")
 """Types of events that show in which offsets partition a group lives."""
@@ -121,7 +121,7 @@ STUCK_PARTITIONS = TableSchema(
             "evidence",
             STRING,
             "`appends`, `produce`, `answers` (journal), `broker log`, `client log`, `together` (groups that stopped with those of"
-            " another partition that lines tell of), `rhythm` (groups that slowed down together) or"
+            " another partition that has lines), `rhythm` (groups that slowed down together) or"
             " `silence`:"
             " see the rules; never null",
             _BOTH,
@@ -168,7 +168,7 @@ def stuck_partitions(
 
 
 def _of_logs(log: DataFrame, lines: DataFrame | None) -> DataFrame:
-    """What logs alone tell, see `stuck_in_logs`."""
+    """Periods from logs alone, see `stuck_in_logs`."""
     periods = stuck_in_logs(log, LOG_LINES.none_like(log) if lines is None else lines)
     until = F.coalesce("to_ms", "last_ms")
     return STUCK_PARTITIONS.conform(
@@ -200,7 +200,7 @@ def coordinators(events: DataFrame, offset_log: DataFrame | None = None) -> Data
 
 # ------------------------------------------------------------------------------------------------ signs
 #
-# A sign: run_id, log, journal, seq, ts_ms (when it was told), since_ms (when the attempt was made), ok, bad, waits, error, groups,
+# A sign: run_id, log, journal, seq, ts_ms (when it was logged), since_ms (when the attempt was made), ok, bad, waits, error, groups,
 # evidence.
 
 
@@ -229,7 +229,7 @@ def _appends(events: DataFrame) -> DataFrame:
 
 
 def _refusals(events: DataFrame) -> DataFrame:
-    """The answers that say that a group's coordinator, or its log, can't be used: run_id, group, journal, seq, ts_ms, took_ms,
+    """The responses with an error of UNAVAILABLE for a group: run_id, group, journal, seq, ts_ms, took_ms,
     error."""
     responses = events.where((F.col("type") == "response") & F.col("error").isNotNull() & F.col("api").isin(*ASKING))
     responses = responses.where(F.col("action").isNull()).withColumn("error", _unavailable())
@@ -240,7 +240,7 @@ def _refusals(events: DataFrame) -> DataFrame:
 
 
 def _unavailable() -> SparkColumn:
-    """Of an answer's errors the first one that says that it can't be used: others stand beside it, for other partitions."""
+    """The first error of a response that is in UNAVAILABLE: it may have others, for other partitions."""
     return F.get(F.filter("errors", lambda name: name.isin(*UNAVAILABLE)), F.lit(0))
 
 

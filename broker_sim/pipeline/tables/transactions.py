@@ -1,13 +1,13 @@
 """The table transactions: those of a journal, of `__transaction_state`, of data topics and of the offsets log that lasted long, are
-open, or did not end as their producers meant.
+open, or ended otherwise than by their producers.
 
 Rules:
 1. The journal's transactions come first, then those of the coordinator's log; a producer's open transaction in a data topic, or in
    `__consumer_offsets`, is added if it is in neither.
 2. Long is ten seconds, and ten times the median of all that are over. A program that commits a transaction each ten minutes, as stream
-   processors with checkpoints do, is so by its own measure never long. Of any length are those that were fenced, timed out or
-   hang, and those whose markers took ten seconds.
-3. `open_ms` of one that is open ends with the last record of `__consumer_offsets`.
+   processors with checkpoints do, is never long by its own median. Transactions that were fenced, timed out or hang, and
+   those whose markers took ten seconds, are included whatever their duration.
+3. `open_ms` of an open transaction ends with the last record of `__consumer_offsets`.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ SEEN = TableSchema(
 
 
 def seen_rows(rows: Iterable[Mapping[str, Any]], run_id: str, *, states: bool = True) -> list[dict[str, Any]]:
-    """Rows of SEEN: of an id that a journal tells of its word counts; a producer's open transaction in several data partitions is one,
+    """Rows of SEEN: the journal counts for an id that it has; a producer's open transaction in several data partitions is one,
     and none where the coordinator's log has it. ``states``: whether that log was read: then a transaction that it lacks has no
     coordinator."""
     all_rows = [dict(row) for row in rows]
@@ -221,10 +221,10 @@ def _groups(long: DataFrame, log: DataFrame) -> DataFrame:
 
 
 def _timeout_lines(long: DataFrame, lines: DataFrame) -> DataFrame:
-    """By _KEY: lines that say that it was aborted by its timeout."""
+    """By _KEY: lines about its abort by timeout."""
     asked = long.where(f.col("to_ms").isNotNull()).select(*_KEY, "to_ms")
-    said = lines.where(f.col("what") == "transaction timeout").select(
+    timeouts = lines.where(f.col("what") == "transaction timeout").select(
         *("run_id", "ts_ms"), f.col("member").alias("key"), f.concat_ws(":", "file", "line").alias("at")
     )
-    near = said.join(f.broadcast(asked), ["run_id", "key"]).where(f.abs(f.col("ts_ms") - f.col("to_ms")) <= LONG_MS)
+    near = timeouts.join(f.broadcast(asked), ["run_id", "key"]).where(f.abs(f.col("ts_ms") - f.col("to_ms")) <= LONG_MS)
     return near.groupBy(*_KEY).agg(f.array_sort(f.collect_set("at")).alias("evidence_lines"))

@@ -1,4 +1,4 @@
-"""What the apps share: their settings, telling, listening.
+"""Common parts of the apps: settings, reports, commands.
 
 An app is a function ``live(settings, line)`` that returns its exit code, or a coroutine function; `program` makes a process of it, and
 ``broker_sim.scenario.virtual`` runs it in virtual time.

@@ -124,7 +124,7 @@ class ConfluentApp(Orders):
         report("revoked", partitions=_logs(partitions))
 
     def lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        """The partitions are somebody else's already."""
+        """The partitions belong to another member already."""
         self.next = {}
         report("lost", partitions=_logs(partitions))
 

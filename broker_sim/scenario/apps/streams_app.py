@@ -57,9 +57,9 @@ class Member(HeartbeatingMember):
     def _request(self) -> StreamsGroupHeartbeatRequest:
         joins = self.epoch == 0
         if self.revokes and self.has - self.is_to_have:
-            gone = self.has - self.is_to_have
+            revoked = self.has - self.is_to_have
             self.has &= self.is_to_have
-            self.report("revoked", tasks=_named(gone))
+            self.report("revoked", tasks=_named(revoked))
         request = StreamsGroupHeartbeatRequest(
             self.group, self.member_id, self.epoch, instance_id=self.settings.instance_id
         )

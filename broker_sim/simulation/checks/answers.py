@@ -42,7 +42,7 @@ Broken = Callable[["InvariantBroken"], object]
 
 
 class InvariantBroken(SimError, AssertionError):
-    """``name``: of the invariant. The text tells what broke it, and the group's recent history."""
+    """``name``: of the invariant. The text has what broke it, and the group's recent history."""
 
     def __init__(self, name: str, what: str, history: Iterable[object] = ()) -> None:
         self.name = name
@@ -164,7 +164,7 @@ class Answers:
         self._lives: dict[tuple[str, int], _CoordinatorTerm] = {}
         self._ids: dict[tuple[str, str], int] = {}
         self.members: dict[tuple[str, str], None] = {}
-        """Group, member: has been one, as somebody knows who looks at the coordinator."""
+        """Note that this was a member of the group, as read from the coordinator."""
         self._asks: dict[tuple[str, str], SentRequest] = {}  # the last one of a member
         self._timeouts: dict[str, tuple[float, float, float]] = {}  # group -> s: sessions from .. to, longest rebalance
         self._history: dict[str, deque[SentRequest]] = {}
@@ -250,7 +250,7 @@ class Answers:
             self.writes[key].append(write)
 
     def lost(self, ask: SentRequest) -> None:
-        """It will not be answered: its connection is gone."""
+        """It gets no response: its connection was closed."""
         ask.over = True
         self.open.pop(ask, None)
         self._asks.pop((ask.group, ask.member), None)  # it may come through yet, a sign of life
@@ -322,7 +322,7 @@ class Answers:
         self.report(InvariantBroken(name, f"{ask}: {what}", self.history(ask.group)))
 
     def report(self, error: InvariantBroken) -> None:
-        """An invariant is broken, one of these or of somebody who looks on."""
+        """An invariant is broken, one of these or of another observer."""
         if error.name in self.waive:
             self.waived[error.name] += 1
         elif self.broken is None:
@@ -343,7 +343,7 @@ class Answers:
         self._ids[key] = self.tick
 
     def _check_life(self, ask: SentRequest, life: _CoordinatorTerm) -> None:
-        """Who has left or was silent is gone; who was heard of is there."""
+        """Members that left or sent nothing were removed; members that sent requests are present."""
         left = life.left.get(ask.member)
         simple = ask.api == "OffsetCommit" and ask.generation < 0  # an empty group takes it from anybody
         if left is not None and left < ask.sent and ask.error is Err.NONE and ask.api != "LeaveGroup" and not simple:
@@ -518,7 +518,7 @@ class Answers:
                 self.saw(ask, (ask.group, *key), _of(partition, "committed_offset"), settles=sure)
 
     def deletes(self, group: str, topic: str, index: int) -> bool:
-        """Whether somebody has asked for that offset to be removed."""
+        """Whether a client has requested the deletion of that offset."""
         return any(write.value == -1 for write in self.writes.get((group, topic, index), ()))
 
     def is_unacked(self, group: str, topic: str, index: int, value: int) -> bool:

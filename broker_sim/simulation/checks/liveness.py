@@ -76,7 +76,7 @@ def converge(
     also: Callable[[], str | None] = lambda: None,
 ) -> float:
     """Let time pass until all is as expected and stays so a while; returns the virtual seconds that it took. ``also()``: what else is
-    lacking, None for nothing. Raises NotAlive, which tells what is lacking and how the group came to it."""
+    lacking, None for nothing. Raises NotAlive, with what is lacking and the history of the group."""
     groups = list(expected)
     began = sim.elapsed_s
     quiet_since: float | None = None

@@ -145,7 +145,7 @@ class ShareLog:
         if before is not None and self.counts_all and now.deliveries < before.deliveries:
             self._fail("the delivery count never decreases", unit, f"{offset} was {before}, is {now}", value)
         if now.state == ARCHIVED and before is not None and before.state == AVAILABLE:
-            self.moves["given up"] += 1
+            self.moves["archived"] += 1
         standing.records[offset] = now
 
     def _starts(self, unit: Unit, standing: StoredPartition, start: int, value: Any) -> None:

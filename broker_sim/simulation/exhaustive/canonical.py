@@ -1,6 +1,6 @@
-"""When two states of a small world are the same: `canonical`, their values without what only tells how they were come by.
+"""When two states of a small world are the same: `canonical`, their values without those that only depend on the way to them.
 
-Everything that an object holds counts, so a field that somebody adds later counts, too. What is taken out is named here: absolute
+Everything that an object holds counts, so a field that is added later counts, too. What is taken out is named here: absolute
 times become distances from now, offsets in the log distances from its end, assigned ids, tokens and tickets become their order of
 occurrence; counters of changes and caches are left out.
 """

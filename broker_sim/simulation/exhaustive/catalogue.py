@@ -19,9 +19,9 @@ from broker_sim.simulation.exhaustive.explorer import Action, Broken, Explored, 
 from broker_sim.simulation.exhaustive.mixed import MixedWorld
 from broker_sim.simulation.exhaustive.transactions import TransactionWorld
 
-__all__ = ["STORIES", "WORLDS", "drawn"]
+__all__ = ["DESCRIPTIONS", "WORLDS", "drawn"]
 
-STORIES = {
+DESCRIPTIONS = {
     "classic": "a classic group of two clients",
     "static": "one with a static member",
     "window": "one with the initial rebalance delay",

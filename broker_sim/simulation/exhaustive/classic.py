@@ -44,7 +44,7 @@ SESSION_MS, REBALANCE_MS = 6000, 12_000
 _PASS_MS = SESSION_MS // 2
 _VERSIONS = {"JoinGroup": 9, "SyncGroup": 5, "Heartbeat": 4, "OffsetCommit": 9, "LeaveGroup": 5}
 _ROUNDS = 40
-"""In half sessions: more than any rebalance takes, with the sessions of those who are gone before it."""
+"""In half sessions: more than any rebalance takes, with the sessions of departed members before it."""
 
 _LATER = frozenset(
     {

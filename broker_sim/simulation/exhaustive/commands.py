@@ -57,11 +57,11 @@ def register(commands: Commands, name: str) -> None:
 
 def explore_worlds(arguments: argparse.Namespace) -> int:
     """The verb ``broker-sim explore``. Returns the exit code."""
-    from broker_sim.simulation.exhaustive.catalogue import STORIES, WORLDS
+    from broker_sim.simulation.exhaustive.catalogue import DESCRIPTIONS, WORLDS
 
     if arguments.list:
         for name in WORLDS:
-            _out(f"{name:24} {STORIES[name.partition(' ')[0]]}")
+            _out(f"{name:24} {DESCRIPTIONS[name.partition(' ')[0]]}")
         return DONE
     try:
         names = _meant(arguments.worlds)
@@ -113,7 +113,7 @@ def _explore(name: str, depth: int, limit_s: float, *, quiet: bool) -> Explored:
         sys.stderr.write("\r\x1b[K")
     _out(f"{name:24} {_said(result)}")
     if result.broken is not None:
-        _out(_story(name, result.broken))
+        _out(_counterexample(name, result.broken))
     return result
 
 
@@ -124,8 +124,8 @@ def _said(result: Explored) -> str:
     return f"all orders of {result.depth} actions{whole}: {result.states} states, {result.steps} steps, {result.cpu_s:.0f} s"
 
 
-def _story(name: str, broken: Broken) -> str:
-    """The way there, in words, and how to walk it again."""
+def _counterexample(name: str, broken: Broken) -> str:
+    """The steps to the broken rule, and the command that repeats them."""
     walked = _walk(name, broken.path)
     lines = [f"  {line}" for line in (*walked, *_folded(broken.then))]
     ways = "; ".join(" ".join(action) for action in broken.path)

@@ -47,7 +47,7 @@ class ModelState(Protocol):
         """Equal where all that may come is equal."""
 
     def settle(self) -> None:
-        """From here on everything goes well, or everybody is gone: look whether the world comes to where it must. It is no use
+        """From here on there are no faults, or all clients have left: check whether the world reaches its required end. It is no use
         afterwards. Raises Broken."""
 
 

@@ -47,7 +47,7 @@ class ShardEnvironment(ABC, Generic[S]):
     """One shard with its log, timers and clock.
 
     ``held``: what is appended is not committed before `heal`; ``refusing``: what the next append is answered. ``answers`` are by
-    token, and stay until somebody has taken them out."""
+    token, and stay until the caller takes them out."""
 
     shard: S
 

@@ -108,7 +108,7 @@ FAULTS: tuple[tuple[str, str, Callable[..., Any], tuple[Field, ...]], ...] = (
         ),
     ),
 )
-"""Name, story, how it begins, what it takes: see ``faults.Kind``."""
+"""Name, description, how it begins, what it takes: see ``faults.FaultKind``."""
 
 
 def is_of_the_disk(record: logging.LogRecord) -> bool:

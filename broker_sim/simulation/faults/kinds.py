@@ -109,7 +109,7 @@ class FaultKind:
     """A kind of fault. ``begin`` returns what ends it, None where it is over at once; ``takes`` are its arguments but ``for_s``."""
 
     name: str
-    story: str
+    description: str
     begin: Callable[[Injection, dict[str, Any]], Callable[[], object] | None]
     takes: tuple[Field, ...]
 

@@ -1,1 +1,1 @@
-"""What a run that failed tells: which records are in question and who had them, how the world stood, where a run beside it parts."""
+"""The report of a failed run: the records in question and their owners, the state of the world, and where similar runs diverge."""

@@ -31,7 +31,7 @@ OPEN = {
     "prepared": "a transaction has its end, and not its markers",
     "blocked": "an open transaction blocks the last stable offset",
     "pending offsets": "a transaction has pending offsets",
-    "loading": "a coordinator has gone or loads",
+    "loading": "a coordinator was unloaded or loads",
     "late": "an append has come to its time",
     "leaderless": "a log has another leader, or none",
 }

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Follow", "Followed"]
 
 _SILENT_S = 120.0
-"""Real seconds after which a future that tells nothing is given up."""
+"""Real seconds after which a future without a result is given up."""
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """One test with many seeds: the first that fails, its faults made few and simple, and whether it can be repeated at all.
 
-    search = Search(story, faults=Swarm(during="30s"))      # story(sim) raises where something is wrong
+    search = Search(program, faults=Swarm(during="30s"))      # program(sim) raises if something is wrong
     found = search.first(range(200))                        # None, or a `FoundFailure`
 
 Rules:

@@ -6,7 +6,7 @@ Rules:
 1. The world is stopped between two points in time: everything due up to that time is done, and nothing later has begun.
 2. Forth is letting it run on; back is running it again from its beginning, which virtual time makes the same run.
 3. Looking changes nothing. An expression may: then what comes is no longer the case, until the next step back.
-4. Where it fails, and where it ends, it can be looked at once more before it is gone.
+4. Where it fails, and where it ends, it can be inspected once more before it is closed.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, unknown
 from broker_sim.config.settings import DEFAULT_VERSION
 from broker_sim.journal.files import plain
@@ -39,7 +40,7 @@ from broker_sim.simulation.sweeps.turns import Branch, Turned, drawn, turn_from
 from broker_sim.simulation.virtual.network import Link
 from broker_sim.simulation.workloads.aiokafka_workload import AiokafkaWorkload, InvariantWatch
 from broker_sim.simulation.workloads.bank.world import Bank
-from broker_sim.simulation.workloads.catalogue import WORKLOADS, Workload
+from broker_sim.simulation.workloads.catalogue import FORMER_WORKLOADS, WORKLOADS, Workload
 from broker_sim.simulation.workloads.deeds import Deed
 from broker_sim.simulation.workloads.epoch_world import ByEpochs
 from broker_sim.simulation.workloads.probing.world import Probing
@@ -119,6 +120,7 @@ def case_from(value: Mapping[str, Any]) -> Case:
             lists["deeds"] = tuple((str(client), int(number)) for client, number in given["deeds"])
         turns = tuple(turn_from(turn) for turn in value.get("turns") or ())
         case = Case(**{**given, **lists}, plan=None if plan is None else tuple(from_json(plan)), turns=turns)
+        case = replace(case, workload=current(case.workload, FORMER_WORKLOADS, "the workload"))
     except (TypeError, ValueError) as error:
         raise UsageError(f"not a saved failure of a sweep: {error}") from None
     if case.workload not in WORKLOADS:
@@ -128,7 +130,7 @@ def case_from(value: Mapping[str, Any]) -> Case:
 
 @dataclass(slots=True)
 class CaseOutcome:
-    """What came of a run, plain data. ``failure``: its kind in a line; ``text``: all there is to tell. ``invariant``: what is broken,
+    """What came of a run, plain data. ``failure``: its kind in a line; ``text``: the whole report. ``invariant``: what is broken,
     if that is it. ``hits``: faults that came about, by what they are; ``reached``: what the run has seen (`coverage`); ``waived``:
     breaches that its plan explains. ``events``: of the journal, if asked for."""
 
@@ -261,7 +263,7 @@ def run(
     visitor: Visitor | None = None,
     follow: Follow | None = None,
 ) -> CaseOutcome:
-    """Run a case. ``events``: keep the journal's events, as text, and where it fails what there is to tell of the world. With a
+    """Run a case. ``events``: keep the journal's events, as text, and if it fails a report about the world. With a
     ``visitor`` it takes its time. ``quick``: leave out what no check uses: bodies of requests in the journal, and its hash; the run
     and its checks are the same. ``follow``: the times from which more than one future is run (`futures`). Raises UsageError for an
     invalid case. Log handlers and levels are restored in any case: a worker runs thousands of cases in one process."""
@@ -299,7 +301,7 @@ def run(
             if events and sim.clusters[0].observed:
                 encode = json.JSONEncoder(default=plain).encode
                 outcome.events = [encode(event) for event in sim.journal.events]
-    except (Exception, ExceptionGroup) as error:  # what a world tells when it ends
+    except (Exception, ExceptionGroup) as error:  # errors of a world at its end
         _fails(outcome, error)
     finally:
         if followed is not None:
@@ -326,7 +328,7 @@ def _fails(outcome: CaseOutcome, error: BaseException) -> None:
 
 
 def _tidy() -> None:
-    """A simulation is garbage when it has ended, in cycles, and collects none of itself: now and then somebody has to."""
+    """Collect garbage now and then: an ended simulation is garbage in cycles, and none of it is collected during a run."""
     global _untidy
     _untidy += 1
     if _untidy >= _TIDY_EVERY:

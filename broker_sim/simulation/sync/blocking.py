@@ -75,7 +75,7 @@ def _clocks(p: Patches, threads: Threads) -> None:
         _of_threads(p, time, name + "_ns", lambda read=read: int(read() * 1e9))
     for module, name in ((queue, "time"), (threading, "_time")):
         if getattr(module, name, None) is None:
-            raise LibraryMoved(f"{module.__name__} has no {name}, by which it tells how long it has waited")
+            raise LibraryMoved(f"{module.__name__} has no {name}, which counts how long it has waited")
         _of_threads(p, module, name, loop.time, at_name=True)  # which are not everybody's: see ``around``
 
     def sleep(seconds: float) -> None:

@@ -245,7 +245,7 @@ class TcpSocket(_Socket):
     def writable(self) -> bool:
         return self.error != 0 or (self._transport is not None and not self._full)
 
-    # --- the connection tells
+    # --- events of the connection
 
     def received(self, data: bytes) -> None:
         self.inbox += data
@@ -316,7 +316,7 @@ class LoopSocket(TcpSocket):
         self._transport.pause_reading()
 
     def handed_over(self) -> SimTransport:
-        """Its connection, which is somebody else's now. Raises OSError."""
+        """Its connection, which the caller owns from now on. Raises OSError."""
         if self._transport is None:
             raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
         transport, self._transport, self._gone = self._transport, None, True

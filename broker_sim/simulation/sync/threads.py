@@ -139,7 +139,7 @@ class SimThread:
             self._hand_over(-1)
         except (
             BaseException
-        ) as error:  # the test's time is up, or somebody's patience: it runs on, until it wants something
+        ) as error:  # the test's time is up, or a timeout expired: it runs until its next blocking call
             self._killed = True
             error.add_note(str(self))
             raise
@@ -202,7 +202,7 @@ class SimThread:
             self.error = error
 
     def wait(self, timeout_s: float | None, what: str) -> None:
-        """Give the baton away until somebody calls ``wake``, or that much time has passed. Who waits looks himself at what has come."""
+        """Pass the baton until ``wake`` is called, or that much time has passed. The waiting thread checks its condition itself."""
         if self._killed:
             self._refuse()
         if timeout_s is not None:
@@ -331,7 +331,7 @@ class Threads:
         self.living: dict[SimThread, None] = {}
         """Those that have not ended, and may not have begun."""
         self.due: deque[SimThread] = deque()
-        """Those that may go on, in the order in which it was so; some have gone on since."""
+        """Threads that may continue, in the order in which they could; some have continued since."""
         self._named = 0
 
     def make(self, run: Callable[[], Any], name: str | None = None) -> SimThread:
@@ -360,7 +360,7 @@ class Threads:
         return f"Thread-{self._named}"
 
     def begin(self, thread: threading.Thread) -> None:
-        """Let a thread that somebody has made and not started begin, as code of the host that runs."""
+        """Start a thread that was created elsewhere, as code of the running host."""
         self.adopt(thread, thread.run).begin().add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
@@ -369,7 +369,7 @@ class Threads:
             self.loop.call_exception_handler({"message": message, "exception": task.exception(), "task": task})
 
     def adopt(self, thread: threading.Thread, run: Callable[[], Any]) -> SimThread:
-        """As ``make``, of a thread that somebody has made and not started."""
+        """As ``make``, for a thread that was created and not started."""
         sim_thread = SimThread(self, thread.name, run)
         self.living[sim_thread] = None
         with self.patches.lifted():

@@ -133,7 +133,7 @@ _OURS = 2
 
 
 def _bound_before(kind: type) -> list[Builtin]:
-    """``datetime.now`` that somebody has: such methods are among those who refer to the class, which the collector knows. It is asked
+    """References to ``datetime.now``: such methods are among those who refer to the class, which the collector knows. It is asked
     where there are other modules than the last time, or other references to the class, and always where these are not counted."""
     kinds = [kind]
     for clock_kind in kinds:
@@ -175,7 +175,7 @@ class _Bound:
 
 @contextmanager
 def _thawed() -> Iterator[None]:
-    """The collector tells who refers to an object of those alone that are not frozen: who has called ``gc.freeze()``, as a server does
+    """The collector knows only the referrers of an object that are not frozen: who has called ``gc.freeze()``, as a server does
     before it forks and mypy before it checks, would keep what it has bound."""
     frozen = gc.get_freeze_count() > 0
     if frozen:

@@ -2,13 +2,13 @@
 
     disk = SimDisk(seed=7)
     log = PartitionLog(Path("/data/orders-0"), files=disk)
-    disk = disk.killed()                    # the process is gone, the page cache stays
+    disk = disk.killed()                    # the process ended, the page cache stays
     disk = disk.power_lost()                # what was not synced: lost, torn or kept
     with disk.fault("full", free_bytes=100): ...
 
 Rules:
 1. A file has two images: its bytes as everybody reads them, and those that are durable. A write is durable once its file was synced.
-   After a loss of power the writes since then are there, or gone, or there up to some byte, or in some of their sectors.
+   After a loss of power the writes since then are there, or lost, or there up to some byte, or in some of their sectors.
 2. A directory's entries are durable once the directory was synced. Later creations, renames and removals survive mostly up to one of
    them, in their order, as in a journal, and now and then any of them without the others (btrfs); directories don't know of each other.
    A new file has its name before it has its bytes; where it takes the place of another by renaming, its bytes come first (ext4,

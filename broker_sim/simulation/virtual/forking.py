@@ -63,7 +63,7 @@ class Fork:
             )  # asyncio stores the process id with it, and in another process no loop is running
 
     def end(self, result: object) -> NoReturn:
-        """Of the child: tell its parent, and be gone, with nothing undone or flushed that is the parent's, too."""
+        """Of the child: notify its parent, and exit, without undoing or flushing anything that the parent has, too."""
         code = 1
         try:
             with os.fdopen(self._writing, "wb") as out:

@@ -4,7 +4,7 @@ Rules:
 1. Time is a whole number of ticks of 2**-20 s, so that sums and differences of loop times are exact floats. It jumps to the next timer
    when nothing is ready.
 2. A timer never fires at the instant at which it was armed: code that waits for ``deadline - now`` would else spin for ever where that
-   is less than a float can tell.
+   is less than the precision of a float.
 3. Work costs time: after 64 callbacks at one instant every turn of the loop adds a tick, so that code which polls the clock gets on.
 4. ``call_soon`` is FIFO, as asyncio promises. With ``order="tasks"`` the seed permutes the steps of tasks that are ready in one turn,
    and nothing else: streams and protocols rely on the order of their callbacks. Each task draws its own place in the row, from (seed,
@@ -188,7 +188,7 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
         self._tasks_made = 0
         self._named: dict[str, int] = {}  # tasks by their places
         self._instant = 0  # steps when time last jumped
-        self._window = (0, 0, self._now)  # steps, turns and time when somebody last looked for a livelock
+        self._window = (0, 0, self._now)  # steps, turns and time at the last check for a livelock
         self._turn_count = 0
         self._deadline = math.inf
         self._until: Callable[[], object] | None = None

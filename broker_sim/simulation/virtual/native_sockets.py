@@ -1,7 +1,7 @@
 """Sockets that C code opens for itself: they reach the real world past Python's module ``socket``, whose are refused.
 
 Rules:
-1. The system tells which descriptors of this process are sockets (Linux: ``/proc/self/fd``; elsewhere none is noticed). They are looked
+1. The system lists which descriptors of this process are sockets (Linux: ``/proc/self/fd``; elsewhere none is noticed). They are looked
    at when a simulation begins, whenever time has been let pass, at the end, and when code does not come back.
 2. A new descriptor without a Python ``socket.socket`` makes the run unrepeatable (not pinned), with its peer as the reason. Sockets of
    Python may belong to another thread of the test, and the refusal of those of simulated code is reported elsewhere.

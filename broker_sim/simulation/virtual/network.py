@@ -376,8 +376,8 @@ class SimNetwork:
         """The end of everything: no connection is left, and everybody learns it, those too who were dead before."""
         for end in list(self.transports):
             end._end(None)
-        gone, self.lost_ends = self.lost_ends, []
-        for end in gone:
+        lost, self.lost_ends = self.lost_ends, []
+        for end in lost:
             if end.protocol is not None:
                 self.loop.call_soon(end.protocol.connection_lost, None, context=end.context)
 

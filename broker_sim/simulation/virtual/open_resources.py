@@ -1,8 +1,8 @@
 """What a simulated process holds of the real world: its files, and its connections to SQLite databases. Files are real.
 
 Rules:
-1. When a process dies its kernel closes its files: what was not flushed is lost, and locks on them (flock, lockf) are gone. Until the
-   run ends the file's number stays taken, by nothing (``os.devnull``): what is left of the dead writes to no file of somebody living.
+1. When a process dies its kernel closes its files: what was not flushed is lost, and locks on them (flock, lockf) are released. Until
+   the run ends the file's number stays in use (``os.devnull``): remaining writes of the dead process reach no file of another one.
 2. A connection to a database is closed with its cursors, and so its transaction is rolled back.
 3. A process uses the connections that it has opened itself. One that a module opened before the run would outlive every process, with
    the dead one's transaction in it, which the next one commits: it is refused.

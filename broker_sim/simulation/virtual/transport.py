@@ -151,7 +151,7 @@ class SimTransport(asyncio.Transport):
                 self._received(kind, data)
 
     def drain(self) -> None:
-        """Deliver what has been received, if there is somebody to read it."""
+        """Deliver what has been received, if there is a reader."""
         while self.inbox and self._may_read():
             self._deliver(*self.inbox.popleft())
 

@@ -196,7 +196,7 @@ class AiokafkaWorkload:
         return {member.host.name: hang(member) for member in self.consumers}
 
     def finish(self) -> None:
-        """Nothing more is produced than what is on its way; who broke rules or topics is gone."""
+        """Only pending records are still produced; clients that break rules or topics have ended."""
         for producer in self.producers:
             producer.count = producer.sent + 1
         for consumer in self._over:

@@ -318,7 +318,7 @@ class ShareMember(RawClient):
         hands.met["acquired"] += 1
 
     def _is_whole(self, unit: Unit, last: int) -> bool:
-        """Whether a batch ends there. Where somebody may ask for so many and no more, that is where he stopped."""
+        """Whether a batch ends there: a request with a limit of records ends where the limit is reached."""
         if self.version_of_shares >= 2:
             return True
         log = self.hands.partition(unit).log
@@ -331,7 +331,7 @@ class ShareMember(RawClient):
         if session is None:
             return
         dice = 0.0 if self.hands.calm else self.rng.random()
-        if dice > 0.9:  # it will say no word of them: they come to somebody when their lock ends
+        if dice > 0.9:  # it does not acknowledge them: they are delivered again when their lock ends
             session.forgotten.update(session.has)
             session.has.clear()
             return

@@ -12,7 +12,7 @@ from broker_sim.simulation.faults.swarm import Targets
 from broker_sim.simulation.workloads.raw import OTHER, TOPIC
 from kafka_wire.schema import Release
 
-__all__ = ["REBALANCE_S", "REQUEST_S", "SESSION_S", "WORKLOADS", "GroupSpec", "Workload"]
+__all__ = ["FORMER_WORKLOADS", "REBALANCE_S", "REQUEST_S", "SESSION_S", "WORKLOADS", "GroupSpec", "Workload"]
 
 SESSION_S, REBALANCE_S, REQUEST_S = 10.0, 20.0, 12.0
 """The clients' timeouts: short ones, so that thirty seconds hold a life."""
@@ -37,7 +37,7 @@ class GroupSpec:
 @dataclass(frozen=True, slots=True)
 class Workload:
     """``teams``: of aiokafka consumers. ``topics``: with their numbers of partitions; ``produced``: those that get records.
-    ``hostile``: a client that breaks all rules is there; ``admin``: somebody who makes, grows and deletes what can be. ``raw``: the
+    ``hostile``: with a client that breaks all rules; ``admin``: with one that creates, extends and deletes topics. ``raw``: the
     members speak the protocol themselves, in a tenth of Kafka's times, and ``cooperative``ly where that is said, or that of groups
     ``by_epochs``, of a share group (``shares``), or of a ``streams`` group; ``heartbeats``: an API of theirs that faults hit
     more often than others. ``versions``: the releases that a seed chooses from.
@@ -47,7 +47,7 @@ class Workload:
     "synced" it."""
 
     name: str
-    story: str
+    description: str
     teams: tuple[GroupSpec, ...] = (GroupSpec(),)
     topics: Mapping[str, int] = field(default_factory=lambda: {TOPIC: 6})
     produced: tuple[str, ...] = (TOPIC,)
@@ -152,7 +152,7 @@ WORKLOADS: dict[str, Workload] = {
         ),
         Workload(
             "pattern",
-            "two consumers of all topics that match a pattern, and somebody who makes, grows and deletes such topics",
+            "two consumers of all topics that match a pattern, and a client that creates, extends and deletes such topics",
             (GroupSpec(members=2, topics=tuple(_EVERYTHING), pattern="^(orders|extra)"),),
             _EVERYTHING,
             tuple(_EVERYTHING),
@@ -194,8 +194,8 @@ WORKLOADS: dict[str, Workload] = {
             cooperative=True,
         ),
         Workload(
-            "epochs",
-            "five members of a consumer group (KIP-848): static ones, expressions, classic members among them, and topics that come",
+            "consumer-groups",
+            "five members of a consumer group (KIP-848): static members, regular expressions, classic members, and new topics",
             (GroupSpec(members=5),),
             {TOPIC: 6, OTHER: 2},
             raw=True,
@@ -203,8 +203,8 @@ WORKLOADS: dict[str, Workload] = {
             versions=("4.1", "4.4"),
         ),
         Workload(
-            "shares",
-            "three members of a share group (KIP-932) who accept, release, reject, renew and forget what they are given",
+            "share-groups",
+            "three members of a share group (KIP-932) that accept, release, reject, renew and ignore acquired records",
             topics={TOPIC: 2},
             raw=True,
             shares=True,
@@ -212,7 +212,7 @@ WORKLOADS: dict[str, Workload] = {
             versions=("4.1", "4.4"),
         ),
         Workload(
-            "streams",
+            "streams-groups",
             "five members of a streams group (KIP-1071) in several processes: static ones, standby tasks, an older topology",
             (GroupSpec(members=5),),
             raw=True,
@@ -297,3 +297,6 @@ WORKLOADS: dict[str, Workload] = {
     )
 }  # fmt: skip
 """By name."""
+
+FORMER_WORKLOADS = {"epochs": "consumer-groups", "shares": "share-groups", "streams": "streams-groups"}
+"""Former names of workloads -> the present ones. Saved failures and rows of an earlier version have the former ones."""

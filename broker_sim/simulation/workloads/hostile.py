@@ -7,7 +7,7 @@ Rules:
 1. Everything a client does is drawn from the seed, its own name and the deed's number (`deeds`); every answer goes through `Answers`.
 2. The hostile client uses several connections at once, sends before it has been answered, and takes the identities of others: ids and
    generations out of the book in which all members write theirs.
-3. Every committed offset is another number, so that what is read tells which commit it is.
+3. Every committed offset is a different number, which identifies the commit.
 4. Without a journal the brokers take their short ways (repeated commits, heartbeats, joins): half of all runs should be so.
 """
 
@@ -249,7 +249,7 @@ async def _incidents(context: RawContext, rng: random.Random) -> None:
         args = {"latency": f"{rng.randint(20, 400)}ms"} if kind == "slow" else {}
         condition = conditions.set(partition, kind, replace=True, **args)
         await asyncio.sleep(rng.uniform(0.2, 1.6))
-        if rng.random() < 0.4:  # what its followers do not have is gone
+        if rng.random() < 0.4:  # records that its followers do not have are lost
             _move(context, partition, rng)
         conditions.heal(condition)
 

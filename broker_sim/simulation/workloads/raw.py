@@ -1,6 +1,6 @@
 """Clients that speak the wire protocol themselves, and members of a group that behave. `hostile` has one that does not.
 
-Every answer goes through `Answers`; every committed offset is another number, so that what is read tells which commit it is.
+Every answer goes through `Answers`; every committed offset is a different number, which identifies the commit.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ class RawClient:
         self._versions = {kind: self.rng.randint(*span) for kind, span in self._spans.items()}
 
     def begin(self) -> None:
-        """Its process is a new one: what an earlier one had is gone."""
+        """Its process is a new one: the state of an earlier one is lost."""
         self.forget()
         self._lines.clear()
 

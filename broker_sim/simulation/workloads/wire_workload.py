@@ -117,7 +117,7 @@ class WireWorkload:
         return {}
 
     def finish(self) -> None:
-        """The hostile client is gone."""
+        """The hostile client has ended."""
         if self.hostile is not None:
             self.hostile.over = True
             self.sim.crash("hostile", reset=True)

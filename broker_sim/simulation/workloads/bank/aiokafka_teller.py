@@ -1,5 +1,5 @@
-"""A teller that works with aiokafka, as its documentation tells to: transactions of version 1, and a transactional id for each
-partition of the orders. aiokafka's producers don't tell the group's generation (KIP-447), so it is the next owner's producer that
+"""A teller that works with aiokafka, as in its documentation: transactions of version 1, and a transactional id for each
+partition of the orders. aiokafka's producers don't send the group's generation (KIP-447), so it is the next owner's producer that
 fences the last one's: it begins before the position is asked for."""
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class Teller(Member):
                 positions = await self._positions(broker, mine)
             for index in list(positions):
                 if self._writer is not None and not await self._serve_one(self._writer, index, positions):
-                    positions = {}  # what is committed tells where to go on
+                    positions = {}  # the committed offsets are the new positions
                     break
             await asyncio.sleep(self.rng.uniform(0.1, 0.3))
 

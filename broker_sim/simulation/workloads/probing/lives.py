@@ -427,7 +427,7 @@ class _Life:
         await self.gather([*first, *((other, self.start(other)) for other in group.players if other is not player)])
 
     async def _act_leave(self) -> None:
-        """Some at once, and somebody who is no member."""
+        """Several members at once, and one that is no member."""
         group = self.group
         if len(group.players) < 2:
             return

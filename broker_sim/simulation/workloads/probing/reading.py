@@ -24,7 +24,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 _TELLS_EPOCHS = 12
 """From that version on a Fetch says which epoch's record it read last."""
 _TAKEN_LATE_MS = 4000
-"""What is past its retention by so much is gone: the log is looked at every second, and segments are rolled first."""
+"""Records that are past their retention by so much are deleted: the log is checked every second, and segments are rolled first."""
 
 
 class Answered:
@@ -186,7 +186,7 @@ class ReadingProber(LogProber):
                 self.expect("a batch is stored as it was sent", f"{log.name}: batch {base}", actual, known)
 
     def check_start(self, topic: OwnTopic, log: LogModel, start: int, *, steady: bool) -> None:
-        """Where the log begins: what went was allowed to go, and what must go has gone."""
+        """The log start: deleted records were allowed to be deleted, and those that must be are."""
         now_ms = self.state.clock.now_ms()
         if start < log.start:
             self.breach("the log start offset never decreases", f"{log.name}: {start}, it was {log.start}")
@@ -374,7 +374,7 @@ class ReadingProber(LogProber):
             if timestamp == MAX_TIMESTAMP:  # of several with that time it may be any
                 there = log.rows.get(answer.offset)
                 stored = None if not log.rows else stored
-                shallow = self.state.config.release < (3, 9)  # such brokers tell any offset of the batch
+                shallow = self.state.config.release < (3, 9)  # such brokers return any offset of the batch
                 if there is not None and (shallow or there.timestamp == log.latest_time()):
                     stored = answer.offset, log.latest_time()
             wanted = (-1, -1) if stored is None else stored

@@ -2,7 +2,7 @@
 is what brokers do. See `Prober`.
 
 What a topic is this prober knows, as it alone has made it. Who leads and who is in sync is the cluster's matter, and watched by
-`checks.leaders`; here it is asked whether Metadata, DescribeTopicPartitions and DescribeCluster tell it as it is.
+`checks.leaders`; here it is asked whether Metadata, DescribeTopicPartitions and DescribeCluster return the state.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ class TopicProber(Prober):
     # --- what the cluster says of itself
 
     def _partitions(self, topic: Topic) -> list[tuple[Any, ...]]:
-        """As Metadata must tell them."""
+        """As Metadata must return them."""
         down = [node for node, broker in self.state.brokers.items() if not broker.alive]
         return [
             (

@@ -346,7 +346,7 @@ class Life:
             self._fenced("InitProducerId", Err(answer.error_code), version >= _INIT_KNOWS_FENCED)
 
     async def shown(self, wanted: str) -> None:
-        """As DescribeTransactions and ListTransactions tell of it (KIP-664)."""
+        """As DescribeTransactions and ListTransactions return it (KIP-664)."""
         rule = "transactions are shown as they are"
         if not self.prober.supports(DescribeTransactionsRequest) or self.prober.calm.odd:
             return

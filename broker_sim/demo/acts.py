@@ -72,7 +72,7 @@ class DemoRun:
             member.owned = []
             self.view.mark(name, "~")
         elif kind == "left":
-            member.gone = "left"
+            member.ended = "left"
             self.view.mark(name, ">")
         elif kind == "died":
             self.ledger.problems.append(f"{name} ended by itself (exit code {event['code']}):\n{tail(member.log)}")
@@ -97,7 +97,7 @@ class DemoRun:
         self._news.set()
 
     def _why_gone(self, name: str) -> str:
-        if self.members[name].gone == "killed":
+        if self.members[name].ended == "killed":
             self.view.mark(name, "!")
             return f"its session timed out, {SESSION_MS / 1000:.0f} s without a heartbeat"
         return "it sent LeaveGroup"
@@ -153,7 +153,7 @@ class DemoRun:
         await self.until(f"a stable group of {', '.join(names)}, each of them reading", holds)
 
     def alive(self) -> list[ConsumerProcess]:
-        return [member for member in self.members.values() if not member.gone]
+        return [member for member in self.members.values() if not member.ended]
 
     # the acts
 
@@ -271,7 +271,7 @@ def run(data: str | None, as_version: str) -> int:
         directory = Path(data or stack.enter_context(tempfile.TemporaryDirectory(prefix=_SCRATCH)))
         directory.mkdir(parents=True, exist_ok=True)
         pictures = directory if data else Path(tempfile.mkdtemp(prefix=_SCRATCH))  # stays
-        logging.basicConfig(filename=directory / "demo.log")  # aiokafka tells of every connection that fails meanwhile
+        logging.basicConfig(filename=directory / "demo.log")  # aiokafka logs every failed connection
         try:
             return asyncio.run(_run(directory, as_version, pictures))
         except KeyboardInterrupt:
@@ -279,15 +279,15 @@ def run(data: str | None, as_version: str) -> int:
 
 
 async def _run(directory: Path, as_version: str, pictures: Path) -> int:
-    story = DemoRun(directory, as_version)
-    view, ledger = story.view, story.ledger
+    demo = DemoRun(directory, as_version)
+    view, ledger = demo.view, demo.ledger
     try:
-        await story.play()
+        await demo.play()
     except DemoFailed as failure:
         ledger.problems.append(str(failure))
     finally:
-        await story.close()
-    if not story.broker.port:
+        await demo.close()
+    if not demo.broker.port:
         print(f"broker-sim demo: {ledger.problems[-1]}", file=sys.stderr)
         return 2
     view.title("What happened")
@@ -297,7 +297,7 @@ async def _run(directory: Path, as_version: str, pictures: Path) -> int:
     for problem in ledger.problems:
         view.say("PROBLEM", problem)
     if ledger.problems:
-        print(f"\nbroker's log:\n{tail(story.broker.log)}", file=sys.stderr)
+        print(f"\nbroker's log:\n{tail(demo.broker.log)}", file=sys.stderr)
         return 1
     view.say("check", f"{total} records written, all of them read: nothing was lost")
     view.say("check", f"{ledger.twice} read twice, each of them not committed when its reader crashed")

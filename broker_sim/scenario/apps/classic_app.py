@@ -1,7 +1,7 @@
-"""A crowd of members in one process: ``python -m broker_sim.scenario.apps.crowd SETTINGS``; for storms of hundreds.
+"""Members of a classic group in one process: ``python -m broker_sim.scenario.apps.classic_app SETTINGS``; for groups of hundreds.
 
-Each member is a connection of its own that speaks the group protocol and nothing else: FindCoordinator, JoinGroup, SyncGroup,
-Heartbeat, LeaveGroup, in versions that every Kafka has. The leader deals the partitions out in turn.
+Each member has a connection of its own and sends requests of the group protocol only: FindCoordinator, JoinGroup, SyncGroup,
+Heartbeat, LeaveGroup, in versions that every Kafka has. The leader assigns the partitions round robin.
 The setting ``members`` is their number.
 Reports: ``assigned`` for each member and generation, ``error``, and at the end ``left``.
 """

@@ -1,11 +1,11 @@
-"""A member of a consumer group of KIP-848 that speaks the protocol itself: ``python -m broker_sim.scenario.apps.epochs_app SETTINGS``.
+"""A member of a consumer group (KIP-848) on the wire protocol: ``python -m broker_sim.scenario.apps.consumer_app SETTINGS``.
 
-It heartbeats and nothing else: what it is given is its own at once, what it is to give up it has given up by the next heartbeat. It
-reads no records. ``assignor`` is the coordinator's; ``max_poll_interval`` its rebalance timeout; of ``config`` it knows
-what is wrong with it, which real clients had or have:
+It only sends heartbeats: it owns an assigned partition at once, and has revoked a partition by its next heartbeat. It reads no
+records. ``assignor`` is the coordinator's; ``max_poll_interval`` its rebalance timeout; ``config`` has faults that real clients had or
+have:
 
-    revokes: false            it never says that it has given anything up
-    repeats: false            after a lost answer it sends its next heartbeat as if it had heard that one: nothing of what it owns
+    revokes: false            it never reports that it has revoked a partition
+    repeats: false            after a lost response its next heartbeat is that after a received one, without the partitions that it owns
 
 Reports: ``assigned`` with its whole assignment, ``revoked``, ``lost`` when it is fenced, ``error``, and at the end ``left``.
 """
@@ -61,10 +61,10 @@ class Member(HeartbeatingMember):
         )
 
     def _give_up(self) -> None:
-        gone = self.has - self.is_to_have
-        if gone:
+        revoked = self.has - self.is_to_have
+        if revoked:
             self.has &= self.is_to_have
-            self.report("revoked", partitions=self._logs(gone))
+            self.report("revoked", partitions=self._logs(revoked))
 
     def _listed(self) -> list[TopicPartitions]:
         by_topic: dict[bytes, list[int]] = {}
