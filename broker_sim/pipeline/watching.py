@@ -41,7 +41,7 @@ from broker_sim.pipeline.output import Folder, is_remote
 from broker_sim.pipeline.progress import Steps
 from broker_sim.pipeline.run import JobFailed, PipelineRun, RunOptions, at_work, spark_s_reason
 from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, TableSchema
-from broker_sim.pipeline.tables.events import EVENTS, skipped
+from broker_sim.pipeline.tables.events import EVENTS, skipped, with_current_causes
 from broker_sim.pipeline.tables.offset_log import journal_log, offset_log
 
 if TYPE_CHECKING:
@@ -383,7 +383,7 @@ class _WatchSession:
         try:
             with self.steps.step("tables and report") as step:
                 with self.lock:
-                    events, log = self.events.frame(), self.log.frame()
+                    events, log = with_current_causes(self.events.frame()), self.log.frame()
                 again = _RepeatedRun(self, events, log, over)
                 made = again.all()
                 step.done(count(len(made.findings), "finding"))
