@@ -167,7 +167,7 @@ class DemoRun:
         await self.finish()
 
     async def fill(self) -> None:
-        self.view.title("1. A broker, and a topic with something in it")
+        self.view.title("1. A broker, and a topic with records")
         await self.broker.start()
         self.view.mark("broker", "=")
         self.view.say("broker", f"ready on {self.broker.bootstrap}, as Kafka {self.broker.as_version}")
@@ -238,7 +238,7 @@ class DemoRun:
         await self.settled(self.generation + 1, *names)
 
     async def finish(self) -> None:
-        self.view.title("6. The rest, at full speed")
+        self.view.title("6. The remaining records, without pauses")
         for member in self.alive():
             member.command("fast")
         await self.until("every record having been read", lambda: self.ledger.all_read)

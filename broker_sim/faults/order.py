@@ -156,7 +156,11 @@ class Hold(Guard):
 
 
 class Order:
-    """The holds, recordings and the replay of a cluster."""
+    """The holds, recordings and the replay of a cluster.
+
+    A client call that needs a held response, such as the start of a consumer while JoinGroup is held, returns only after the
+    release: make it in a task.
+    """
 
     def __init__(
         self,
