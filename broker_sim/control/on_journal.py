@@ -112,7 +112,9 @@ def recent_histories(journal: Journal) -> str:
     return "\n".join([*lines, f"unanswered: {', '.join(waiting)}"] if waiting else lines)
 
 
-@operation("journal.story", "GET /journal/story", answer={"text": "string"})
+@operation(
+    "journal.recent", "GET /journal/recent", answer={"text": "string"}, former=("journal.story", "/journal/story")
+)
 async def describe_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Describe the recent history of every group and the unanswered requests: for the report of a failed test."""
     return {"text": recent_histories(cluster.observe())}

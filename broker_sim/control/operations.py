@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, unknown
 from broker_sim.control import (
     on_brokers,
@@ -28,7 +29,7 @@ from broker_sim.control.resolve import log_of
 from broker_sim.control.table import OPERATIONS as DECLARED
 from broker_sim.control.table import NotThere, Operation
 
-__all__ = ["OPERATIONS", "NotThere", "Operation", "UsageError", "check", "log_of", "perform"]
+__all__ = ["FORMER_OPERATIONS", "OPERATIONS", "NotThere", "Operation", "UsageError", "check", "log_of", "perform"]
 
 FAMILIES = (on_brokers, on_groups, on_shares, on_transactions, on_journal, on_logs, on_requests, on_order, on_topics)
 """The modules that declare the operations."""
@@ -39,9 +40,13 @@ OPERATIONS: dict[str, Operation] = dict(
 )  # their order does not depend on that of imports
 
 
+FORMER_OPERATIONS = {operation.former[0]: name for name, operation in OPERATIONS.items() if operation.former}
+"""Former name of an operation -> the present one."""
+
+
 def find(name: str) -> Operation:
-    """The operation of that name. Raises UsageError with the nearest there is."""
-    operation = OPERATIONS.get(name)
+    """The operation of that name. Warns (FutureWarning) of a former name. Raises UsageError with the nearest there is."""
+    operation = OPERATIONS.get(current(name, FORMER_OPERATIONS, "the operation"))
     if operation is None:
         raise unknown("operation", name, OPERATIONS)
     return operation

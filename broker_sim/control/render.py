@@ -255,7 +255,7 @@ _FORMS: dict[str, Callable[[Any], str]] = {
     "group.timeline": lambda answer: str(answer["text"]),
     "journal.mark": event_line,
     "journal.next": event_line,
-    "journal.story": lambda answer: str(answer["text"]),
+    "journal.recent": lambda answer: str(answer["text"]),
     **{f"broker.{verb}": _broker for verb in ("get", "down", "up", "restart")},
     "broker.list": _each("brokers", _broker),
     "broker.restart_all": _each("brokers", _broker),

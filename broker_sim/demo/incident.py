@@ -27,7 +27,7 @@ async def play(view: View, as_version: str, directory: Path) -> list[str]:
     release = tuple(map(int, as_version.split(".")[:2]))
     scenario = read(find("stuck-offsets-partition-" + ("3.4" if release < (4, 0) else "4.1")))
     view.title("7. An incident: the group's partition of __consumer_offsets is stuck, then healed")
-    print("\n".join(f"  {line}" for line in scenario.story.splitlines()))
+    print("\n".join(f"  {line}" for line in scenario.description.splitlines()))
     options = ScenarioOptions(as_version=as_version, progress=lambda line: view.say("", line))
     outcome = await run(scenario, options)
     width = max(NARROWEST, min(WIDEST, shutil.get_terminal_size().columns))

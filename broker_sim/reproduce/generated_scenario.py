@@ -59,7 +59,7 @@ def scenario_of(incident: SelectedIncident, timeline: GroupTimeline, as_version:
             config = {"offsets.retention.minutes": str(minutes), "offsets.retention.check.interval.ms": "1000"}
     table: dict[str, Any] = {
         "name": f"{incident.group}: {incident.finding.kind}",
-        "story": incident.finding.text,
+        "description": incident.finding.text,
         "cluster": {"brokers": 2 if moved else 1, "as_version": as_version, "seed": 1, "min_session_timeout": "1s"},
         "import": {"describe": GROUPS},
     }

@@ -1,1 +1,1 @@
-"""Failure stories as files: what a cluster goes through, and what must come of it."""
+"""Scenarios: incidents as files, with their cluster, clients, steps and expectations."""

@@ -225,15 +225,15 @@ def _real(arguments: argparse.Namespace, options: ScenarioOptions) -> int:
     from broker_sim.scenario.model import read
     from broker_sim.scenario.runner import run as play
 
-    worst, stories = 0, []
+    worst, histories = 0, []
     for _ in range(max(1, arguments.repeat)):
         scenario = read(find(arguments.file))  # anew: its matchers remember what they saw
         outcome = asyncio.run(_until_terminated(play(scenario, options)))
         _show(outcome, arguments)
         worst = max(worst, outcome.code)
-        stories.append(outcome.story)
+        histories.append(outcome.group_states)
     if arguments.repeat > 1 and not arguments.json:
-        alike = len({tuple(story) for story in stories})
+        alike = len({tuple(history) for history in histories})
         print(f"{arguments.repeat} runs: " + ("the same history" if alike == 1 else f"{alike} different histories"))
     return worst
 
@@ -423,7 +423,7 @@ def _described(scenario: Scenario) -> dict[str, Any]:
     return {
         "name": scenario.name,
         "file": str(scenario.path),
-        "story": scenario.story,
+        "description": scenario.description,
         "as_version": scenario.cluster["as_version"],
         "clients": [client.name for client in scenario.clients],
         "steps": [step.name for step in scenario.steps],

@@ -150,7 +150,7 @@ class Scenario:
     """A whole file. ``cluster``: the arguments of Cluster."""
 
     name: str
-    story: str
+    description: str
     path: Path | None
     cluster: dict[str, Any]
     imported: dict[str, str]
@@ -165,8 +165,8 @@ class Scenario:
 
     @property
     def summary(self) -> str:
-        """The story's first sentence, on one line; the name where there is no story."""
-        words = " ".join(self.story.split("\n\n")[0].split())
+        """The first sentence of the description, on one line; the name if there is no description."""
+        words = " ".join(self.description.split("\n\n")[0].split())
         sentence = re.match(r".*?[.!?](?=\s|$)", words)
         return sentence[0] if sentence else words or self.name
 
@@ -180,8 +180,8 @@ def parse(table: Table, path: Path | None = None) -> Scenario:
     """The scenario of a table. Raises WrongFile with all that is wrong with it."""
     from broker_sim.scenario.references import examine
 
-    table.rename({"outside": "external"}, "the key")
-    table.only("name", "story", "known", "cluster", "import", "topics", "external", "clients", "steps", "expect")
+    table.rename({"outside": "external", "story": "description"}, "the key")
+    table.only("name", "description", "known", "cluster", "import", "topics", "external", "clients", "steps", "expect")
     sections = ["cluster", "topics", "clients", "steps"]
     unread = sections if table.errors else []  # one of them may be misspelled
 
@@ -200,7 +200,7 @@ def parse(table: Table, path: Path | None = None) -> Scenario:
     no_clients: list[ClientPlan] = []
     scenario = Scenario(
         name=table.take("name", text, path.stem if path else "scenario"),
-        story=table.take("story", text, "").strip(),
+        description=table.take("description", text, "").strip(),
         path=path,
         known=_known(table.table("known")),
         cluster=section("cluster", lambda: _cluster(table.table("cluster")), {"brokers": MAX_BROKERS, "config": {}}),

@@ -36,7 +36,7 @@ class Progress:
     """``write``: called with each line, which begins with the broker's time since the scenario's first event."""
 
     def __init__(self, write: Callable[[str], object]) -> None:
-        self.story: list[str] = []
+        self.group_states: list[str] = []
         """The lines about groups, without their times: equal for runs that went alike."""
         self._write = write
         self._begun_ms: int | None = None
@@ -52,7 +52,7 @@ class Progress:
         if kind in ("group", "epochs"):
             line = self._group(event) if kind == "group" else self._group_with_epochs(event)
             if line is not None:
-                self.story.append(line)
+                self.group_states.append(line)
                 self.line(event, line)
         elif kind == "client":
             line = f"client {event['client']}: {event['reports']}" + (f", {event['text']}" if event["text"] else "")

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.api.handles.partitions import fill_partition, values
+from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, duration_ms, duration_text, unknown
 from broker_sim.control.operations import find, perform
 from broker_sim.journal import groups_in
@@ -94,8 +95,8 @@ class ExpectationResult:
 
 @dataclass(slots=True)
 class ScenarioOutcome:
-    """What came of a run. ``story``: every state that each group went through, which is equal for runs that went alike. ``seconds``
-    are those of the run's loop: virtual ones in virtual time."""
+    """The result of a run. ``group_states``: a line for each state of each group, in order; equal runs have equal lines. ``seconds``:
+    those of the run's event loop, virtual ones in virtual time."""
 
     name: str
     code: int
@@ -104,7 +105,7 @@ class ScenarioOutcome:
     seconds: float
     events: list[Event]
     groups: list[str]
-    story: list[str]
+    group_states: list[str]
     ended: dict[str, str] = field(default_factory=dict)
     """Clients that ended without a request, and the last lines of their stderr."""
     known: list[str] = field(default_factory=list)
@@ -112,6 +113,12 @@ class ScenarioOutcome:
     journal_hash: str | None = None
     """SHA-256 of all events, and the next of all turns of the loop; None outside virtual time."""
     schedule_hash: str | None = None
+
+    @property
+    def story(self) -> list[str]:
+        """The former name of `group_states`."""
+        current("story", {"story": "group_states"}, "the attribute of a scenario's outcome")
+        return self.group_states
 
     def report(self, *, width: int = 100, color: bool = False) -> str:
         """The verdict, and where it is broken what happened to the groups."""
@@ -138,7 +145,7 @@ class ScenarioOutcome:
             "ended": self.ended,
             "known": self.known,
             "seconds": round(self.seconds, 3),
-            "story": self.story,
+            "group_states": self.group_states,
             **({} if self.journal_hash is None else _hashes(self)),
         }
 
@@ -525,7 +532,16 @@ async def play(
     seconds = _now_s() - stage.started_s
     known = _known(scenario, options) if code else []
     return ScenarioOutcome(
-        scenario.name, code, results, late, seconds, stage.events, groups, stage.progress.story, stage.ended, known
+        scenario.name,
+        code,
+        results,
+        late,
+        seconds,
+        stage.events,
+        groups,
+        stage.progress.group_states,
+        stage.ended,
+        known,
     )
 
 

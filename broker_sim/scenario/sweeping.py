@@ -52,8 +52,8 @@ class Failed:
 
 @dataclass(slots=True)
 class Sweep:
-    """What many seeds came to. ``stories``: how many seeds had the same story of the groups, by its hash; ``wall_s``, ``cpu_s``: real
-    seconds of the whole, CPU seconds of the runs."""
+    """The results of many seeds. ``sequences``: how many seeds had the same sequence of group states, by its hash; ``wall_s``,
+    ``cpu_s``: real seconds of the whole, CPU seconds of the runs."""
 
     path: Path
     wanted: int
@@ -61,7 +61,7 @@ class Sweep:
     runs: int = 0
     repeated: int = 0
     codes: Counter[int] = field(default_factory=Counter)
-    stories: Counter[str] = field(default_factory=Counter)
+    sequences: Counter[str] = field(default_factory=Counter)
     failures: list[Failed] = field(default_factory=list)
     virtual_s: float = 0.0
     wall_s: float = 0.0
@@ -81,7 +81,7 @@ class Sweep:
             "runs": self.runs,
             "repeated": self.repeated,
             **{word: self.codes[code] for code, word in _WORDS.items()},
-            "stories": len(self.stories),
+            "group_state_sequences": len(self.sequences),
             "failures": [
                 {"seed": failure.seed, "verdict": _WORDS[failure.code], "report": failure.report}
                 for failure in self.failures
@@ -99,7 +99,7 @@ class _Run:
     name: str
     code: int
     report: str
-    story: str
+    sequence: str
     virtual_s: float
     cpu_s: float
     twice: bool
@@ -109,13 +109,13 @@ def _play(path: Path, seed: int, given: Mapping[str, Any]) -> _Run:
     """Run one seed of a scenario in a worker process; returns its result."""
     began = os.times()
     twice = random.Random(f"{seed}/twice").random() < _TWICE
-    name, code, report, story, virtual_s, hashes = path.stem, BROKEN, "", "", 0.0, []
+    name, code, report, sequence, virtual_s, hashes = path.stem, BROKEN, "", "", 0.0, []
     try:
         for _ in range(1 + twice):
             outcome = play(read(path), ScenarioOptions(seed=seed, **given))
             name, code, virtual_s = outcome.name, outcome.code, virtual_s + outcome.seconds
             report = outcome.report() if code else ""
-            story = hashlib.sha256("\n".join(outcome.story).encode()).hexdigest()
+            sequence = hashlib.sha256("\n".join(outcome.group_states).encode()).hexdigest()
             hashes.append((outcome.journal_hash, outcome.schedule_hash))
     except SimError as error:
         code, report = BROKEN, f"{type(error).__name__}: {error}"
@@ -128,7 +128,7 @@ def _play(path: Path, seed: int, given: Mapping[str, Any]) -> _Run:
         )
     ended = os.times()
     return _Run(
-        seed, name, code, report, story, virtual_s, ended.user + ended.system - began.user - began.system, twice
+        seed, name, code, report, sequence, virtual_s, ended.user + ended.system - began.user - began.system, twice
     )
 
 
@@ -165,7 +165,7 @@ def _note(result: Sweep, run: _Run) -> None:
     result.runs += 1
     result.repeated += run.twice
     result.codes[run.code] += 1
-    result.stories[run.story] += 1
+    result.sequences[run.sequence] += 1
     result.virtual_s += run.virtual_s
     result.cpu_s += run.cpu_s
     if run.code:
@@ -180,7 +180,7 @@ def text_of(result: Sweep) -> str:
     ended = " (interrupted)" if result.interrupted else ""
     pace = result.virtual_s / (result.wall_s or 1.0)
     lines = [
-        f"{result.name}: {result.runs} seeds{ended}: {counts}; different sequences of group states: {len(result.stories)}",
+        f"{result.name}: {result.runs} seeds{ended}: {counts}; different sequences of group states: {len(result.sequences)}",
         f"{result.virtual_s:.0f} virtual s in {result.wall_s:.1f} s, {pace:.0f} virtual s/s; "
         f"{result.repeated} runs repeated as a check",
     ]

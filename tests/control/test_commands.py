@@ -95,6 +95,11 @@ def test_short_forms(short: str, full: str) -> None:
     assert " ".join(spelled_out(short.split())) == full
 
 
+def test_the_former_name_of_a_command() -> None:
+    with pytest.warns(FutureWarning, match=r"the command 'journal\.story' is now called 'journal\.recent'"):
+        assert spelled_out(["journal", "story", "--json"]) == ["journal", "recent", "--json"]
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -212,7 +217,7 @@ def test_nothing_that_a_client_chose_does_something_to_the_terminal(
 
     asyncio.run(come())
     commands = [
-        *(["group"], ["group", nasty], ["explain", nasty], ["timeline", nasty], ["journal"], ["journal", "story"]),
+        *(["group"], ["group", nasty], ["explain", nasty], ["timeline", nasty], ["journal"], ["journal", "recent"]),
         *(["journal", "mark", nasty], ["fault", "add", "Fetch", f"client_id={nasty}", "hang=yes"], ["fault"]),
         *(["state", f"offsets({nasty}x)", "stuck"], ["topic", nasty], ["order", "hold", "Fetch", f"group={nasty}x"]),
         *(["explain", nasty, "--journal", str(tmp_path / "journal")], ["group", "list", nasty]),

@@ -90,7 +90,7 @@ IN_PYTHON |= {
     "transaction.list": (Cluster, "transactional_ids"),
     "journal.read": (Journal, "since"),
     "journal.next": (Journal, "next"),
-    "journal.story": (Journal, "last_events"),
+    "journal.recent": (Journal, "last_events"),
     "journal.mark": (Journal, "write"),
     "log.fill": (LogHandle, "fill"),
     "log.lose_tail": (LogHandle, "lose_tail"),

@@ -508,18 +508,18 @@ async def test_an_event_of_the_journal_is_waited_for(kafka: Brokers, coordinator
 
 
 async def test_a_failed_test_hears_of_every_group_and_of_what_is_unanswered(kafka: Brokers, coordinator: Wire) -> None:
-    assert (await kafka.do("journal.story"))["text"] == ""
+    assert (await kafka.do("journal.recent"))["text"] == ""
     await coordinator.send(commit(), 8)
     log = f"offsets({GROUP})"
     await kafka.do("state.set", log=log, state="stuck")
     coordinator.start(commit(), 8)
     await kafka.do("log.wait", log=log)
-    told = (await kafka.do("journal.story"))["text"]
+    told = (await kafka.do("journal.recent"))["text"]
     assert f"group {GROUP}: " in told
     assert "unanswered: request 2, OffsetCommit" in told
     await kafka.do("state.set", log=log, state="no_leader")  # nobody knows the group now, and the journal does
     assert (await kafka.do("group.list"))["groups"] == []
-    assert f"group {GROUP}: " in (await kafka.do("journal.story"))["text"]
+    assert f"group {GROUP}: " in (await kafka.do("journal.recent"))["text"]
 
 
 @pytest.mark.parametrize(

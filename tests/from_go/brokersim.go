@@ -104,7 +104,7 @@ func New(t testing.TB, options Options) *Cluster {
 	kafka := &Cluster{t, made.ID, strings.Split(made.Bootstrap, ",")}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log("\n" + kafka.Story())
+			t.Log("\n" + kafka.RecentHistory())
 		}
 		kafka.Do("DELETE", "", nil, nil)
 	})
@@ -227,11 +227,11 @@ func (c *Cluster) Explain(group string) string {
 
 func groupPath(name string) string { return "/groups/" + url.PathEscape(name) }
 
-// Story tells what happened to every group lately, and which requests nobody has answered.
-func (c *Cluster) Story() string {
+// RecentHistory returns the recent history of every group, and the unanswered requests, as text.
+func (c *Cluster) RecentHistory() string {
 	c.t.Helper()
 	var told struct{ Text string }
-	c.Do("GET", "/journal/story", nil, &told)
+	c.Do("GET", "/journal/recent", nil, &told)
 	return told.Text
 }
 

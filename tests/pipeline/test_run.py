@@ -28,7 +28,7 @@ from tests.support.processes import DEADLINE_S
 
 STORY = """
 name: offsets that go back
-story: A group's offsets go back in each of the ways that there are, and then its offsets partition is stuck.
+description: A group's offsets go back in each of the ways that there are, and then its offsets partition is stuck.
 cluster: {brokers: 1, as_version: "3.4", commit_timeout: 1s, min_session_timeout: 1s}
 topics:
   - {name: orders, partitions: 2, records: 60}

@@ -73,8 +73,8 @@ def test_a_run_reports_the_epochs_of_its_groups(tmp_path: Path) -> None:
     options = ScenarioOptions(seed=5, progress=lines.append)
     outcome = play(read(shipped() / "consumer-group-member-never-revokes.yaml"), options)
     assert outcome.groups == ["billing"]
-    assert "billing: Reconciling, group epoch 2, target epoch 2, members: 2" in outcome.story
-    assert len(outcome.story) == len(set(outcome.story)), "a change of a member alone is no line"
+    assert "billing: Reconciling, group epoch 2, target epoch 2, members: 2" in outcome.group_states
+    assert len(outcome.group_states) == len(set(outcome.group_states)), "a change of a member alone is no line"
     assert any(line.endswith("  billing: Reconciling, group epoch 2, target epoch 2, members: 2") for line in lines)
     picture(outcome, tmp_path / "billing.svg")
     assert "<svg" in (tmp_path / "billing.svg").read_text()

@@ -188,15 +188,16 @@ def test_a_former_name_is_accepted_with_a_warning_that_has_its_line_and_the_pres
     with pytest.warns(FutureWarning, match=r":3: the kind of client 'epochs' is now called 'consumer'"):
         assert parse(loads(text)).clients[0].kind == "consumer"
     text = (
-        "outside: {groups: a, topics: b}\nknown: {crowd: x}\n"
+        "outside: {groups: a, topics: b}\nknown: {crowd: x}\nstory: Why.\n"
         "clients: [{name: c, group: a, topics: [b], kind: outside}]\nexpect: [{within: 9s, group: a, members: 1}]"
     )
     with pytest.warns(FutureWarning) as warned:
         scenario = parse(loads(text))
     assert [str(one.message).partition(";")[0] for one in warned] == [
         "scenario:1: the key 'outside' is now called 'external'",
+        "scenario:3: the key 'story' is now called 'description'",
         "scenario:2: the kind of client 'crowd' is now called 'classic'",
-        "scenario:3: the kind of client 'outside' is now called 'external'",
+        "scenario:4: the kind of client 'outside' is now called 'external'",
     ]
     assert (scenario.external["groups"], scenario.known, scenario.clients[0].kind) == (
         ["a"],

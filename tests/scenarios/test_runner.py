@@ -154,7 +154,7 @@ def test_repeated_as_json_with_pictures_and_journals(tmp_path: Path) -> None:
         ("one member", "held", None, {})
     ] * 2
     assert [one["held"] for one in runs[0]["results"]] == [True]
-    assert runs[0]["story"][-1] == "billing: Stable, generation 1, members: 1"
+    assert runs[0]["group_states"][-1] == "billing: Stable, generation 1, members: 1"
     assert (tmp_path / "a.svg").read_text().count("<svg") == 1
     events = list(read_journal(journal))
     assert {"request", "group", "client", "mark"} <= {event["event"] for event in events}

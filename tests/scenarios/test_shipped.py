@@ -71,6 +71,6 @@ def test_the_verdict_holds(stage: Stage, name: str, client: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_its_description_begins_with_one_short_line(name: str) -> None:
     scenario = read(shipped() / f"{name}.yaml")
-    assert scenario.summary == scenario.story.splitlines()[0]
+    assert scenario.summary == scenario.description.splitlines()[0]
     assert len(scenario.summary) <= LINE - 4
     assert any(one.kind != "never" for one in scenario.expect), "a run in which nothing happens would do"

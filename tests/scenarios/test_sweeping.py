@@ -33,7 +33,7 @@ def test_a_scenario_that_holds_holds_with_every_seed() -> None:
     found = sweep(find("crash-without-leave"), range(5, 25), jobs=2, progress=lambda each: seen.append(each.runs))
     assert (found.code, found.runs, found.wanted, found.failures) == (0, 20, 20, [])
     assert seen[-1] == 20
-    assert 1 <= sum(found.stories.values()) == 20
+    assert 1 <= sum(found.sequences.values()) == 20
     assert found.virtual_s > 20 * 5
     assert text_of(found).startswith("a consumer crashes without a word: 20 seeds: 20 held; ")
 

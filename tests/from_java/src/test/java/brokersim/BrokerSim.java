@@ -47,7 +47,7 @@ public final class BrokerSim implements ParameterResolver, TestExecutionExceptio
     public void handleTestExecutionException(ExtensionContext test, Throwable failure) throws Throwable {
         SimCluster cluster = test.getStore(NAMESPACE).get(SimCluster.class, SimCluster.class);
         if (cluster != null) {
-            failure.addSuppressed(new Story("\n" + cluster.story()));
+            failure.addSuppressed(new RecentHistory("\n" + cluster.recentHistory()));
         }
         throw failure;
     }
@@ -69,9 +69,9 @@ public final class BrokerSim implements ParameterResolver, TestExecutionExceptio
         return options;
     }
 
-    /** What happened to the groups of a test that failed: it stands below the failure, and has no stack of its own. */
-    public static final class Story extends RuntimeException {
-        Story(String text) {
+    /** The recent history of the groups of a failed test, suppressed below its failure, without a stack trace of its own. */
+    public static final class RecentHistory extends RuntimeException {
+        RecentHistory(String text) {
             super(text, null, false, false);
         }
     }

@@ -39,9 +39,9 @@ public final class SimCluster implements ExtensionContext.Store.CloseableResourc
         control.call("DELETE", "/clusters/" + id, Map.of());
     }
 
-    /** What happened to every group lately, in words, and which requests nobody has answered. */
-    public String story() {
-        return (String) call("GET", "/journal/story", Map.of()).get("text");
+    /** The recent history of every group, and the unanswered requests, as text. */
+    public String recentHistory() {
+        return (String) call("GET", "/journal/recent", Map.of()).get("text");
     }
 
     /** A new topic with that many records, spread over its partitions. */
