@@ -28,7 +28,7 @@ _VALUE_VERSIONS = 5, 4
 
 
 class Loader(ShardLoader):
-    """Of ``__consumer_offsets``. Records of groups by epochs are read by 4.x alone; before KIP-915 kinds that are not read, and
+    """Of ``__consumer_offsets``. Records of epoch-based groups are read by 4.x alone; before KIP-915 kinds that are not read, and
     flexible values, end the load with a DecodeError."""
 
     def __init__(self, settings: Settings) -> None:

@@ -156,8 +156,8 @@ class Policy:
     has_epoch_groups: bool
     """There are groups with member epochs (KIP-848), and their records are read."""
     first_epoch: int
-    """The epoch of a new group by epochs, which its first effective join increments. Since 4.3 an assignment may be computed later, so
-    a member needs an epoch between 0 and that of the first assignment (KAFKA-20268)."""
+    """The epoch of a new epoch-based group, which its first effective join increments. Since 4.3 an assignment may be computed later,
+    so a member needs an epoch between 0 and that of the first assignment (KAFKA-20268)."""
     kept_partitions_commit_late: bool
     """A member's OffsetCommit with an older epoch is valid for the partitions that it has owned since: a commit may be sent before the
     response that brings the new epoch arrives (KIP-1251, ConsumerGroup.validateOffsetCommit)."""

@@ -51,8 +51,8 @@ class GroupRecord:
 
 @dataclass(slots=True)
 class EpochRecord:
-    """A record of a group by epochs, as messages of ``kafka_wire``, or its tombstone (``value`` None). ``type`` is the record type of
-    the key; the messages are never changed. ``encoded``: a long value as bytes, if it was encoded in pieces before. Its value
+    """A record of an epoch-based group, as messages of ``kafka_wire``, or its tombstone (``value`` None). ``type`` is the record type
+    of the key; the messages are never changed. ``encoded``: a long value as bytes, if it was encoded in pieces before. Its value
     as the group has it is computed once (`parsed`), though ``latest`` and ``stored`` both apply it."""
 
     type: int
@@ -80,7 +80,7 @@ Record = OffsetRecord | GroupRecord | EpochRecord
 CONSUMER_RECORDS = frozenset({3, 4, 5, 6, 7, 8, 16})
 SHARE_RECORDS = frozenset({10, 11, 12, 13, 14, 15})
 STREAMS_RECORDS = frozenset({17, 19, 20, 21, 22, 23})
-"""The types of records of groups by epochs that there are (`kafka_wire.offsets_log` has their names)."""
+"""The types of records of epoch-based groups that there are (`kafka_wire.offsets_log` has their names)."""
 
 
 def encode(record: Record, commit_value_version: int) -> tuple[bytes, bytes | None]:
@@ -105,7 +105,7 @@ def encode(record: Record, commit_value_version: int) -> tuple[bytes, bytes | No
 
 def decode(key: bytes | None, value: bytes | None, *, later: bool, epochs: Collection[int] = ()) -> Record:
     """Decode a record of `encode`, or of another release. ``later``: the release (KIP-915, 3.5) skips unknown records and reads
-    flexible values; ``epochs``: its record types of groups by epochs. Raises OtherRecord for skipped records, DecodeError for records
+    flexible values; ``epochs``: its record types of epoch-based groups. Raises OtherRecord for skipped records, DecodeError for records
     that it can't read."""
     if key is None:
         raise OtherRecord("without a key")

@@ -36,7 +36,7 @@ _KINDS: dict[int, type[ConsumerGroup | ShareGroup | StreamsGroup]] = {
     **dict.fromkeys(SHARE_RECORDS, ShareGroup),
     **dict.fromkeys(STREAMS_RECORDS, StreamsGroup),
 }
-"""Record type -> kind of group; the other records by epochs are those of consumer groups."""
+"""Record type -> kind of group; records of other types of epoch-based groups are those of consumer groups."""
 
 Key = tuple[str, str, int]
 """Group, topic, partition."""
@@ -196,7 +196,7 @@ class GroupStore:
         return group
 
     def _epochs(self, record: EpochRecord) -> None:
-        """A record of a group by epochs: the first one creates the group, which takes the offsets of a simple group; the last of its
+        """A record of an epoch-based group: the first one creates the group, which takes the offsets of a simple group; the last of its
         tombstones deletes it."""
         group = self._known(record.group_id)
         kind = _KINDS.get(record.type, ConsumerGroup)

@@ -104,7 +104,7 @@ class MemberSnapshot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpochStep:
-    """One step. ``epoch_before`` None: nothing was known of the group, or it was not there; ``epoch`` None: it is no group by epochs
+    """One step. ``epoch_before`` None: nothing was known of the group, or it was not there; ``epoch`` None: it is no epoch-based group
     any more. ``before``, ``after``: its members by their ids; ``unloaded``: its coordinator was, and the group is as it was."""
 
     ts_ms: int
@@ -238,7 +238,7 @@ class EpochSteps:
 
 @dataclass(slots=True)
 class Holding:
-    """What a member of a group by epochs had, was to give up and had not yet, from when to when (None: to the end)."""
+    """What a member of an epoch-based group had, was to give up and had not yet, from when to when (None: to the end)."""
 
     from_ms: int
     to_ms: int | None

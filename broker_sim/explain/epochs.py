@@ -1,4 +1,4 @@
-"""What happened to a group by epochs, in words: which members raised its epoch, and which waited for whose partitions or tasks.
+"""What happened to an epoch-based group, in words: which members raised its epoch, and which waited for whose partitions or tasks.
 
 It is read from the journal's events ``epochs``. A partition that a member should have and hasn't is a wait; the member that has it, or
 has been asked to revoke it and has not acknowledged that, is the one that it waits for. Of a streams group (KIP-1071) these are tasks:
@@ -76,7 +76,7 @@ class _EpochReader:
         self.request = 0
         """The last one that has led to an event."""
         self.ended: tuple[int, int] | None = None
-        """When it was a group by epochs no more, and its last epoch, where that is its state."""
+        """When it stopped being an epoch-based group, and its last epoch, if it has."""
         self.clients: dict[int, str] = {}
         """Whose a LeaveGroup is, by its request's number."""
 
@@ -144,7 +144,7 @@ class _EpochReader:
         return "; ".join(clauses) or self._changed(step)
 
     def _end(self, step: EpochStep) -> str:
-        """What became of the group, which is none by epochs from here on."""
+        """Why the group is not epoch-based from here on: it was unloaded, deleted or converted."""
         if step.unloaded:
             return "the group's coordinator was unloaded"
         if text(step.cause, "api") == "DeleteGroups":

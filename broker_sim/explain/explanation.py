@@ -75,7 +75,7 @@ def _commits_by_epochs(past: History) -> list[str]:
 
 
 def _entries(past: History, own: Iterable[epochs.TimelineEntry]) -> list[epochs.TimelineEntry]:
-    """Entries of a group by epochs: its own steps, and those of any group: refused requests, states of logs,
+    """Entries of an epoch-based group: its own steps, and those of any group: refused requests, states of logs,
     offsets and transactions. If it was also a classic group, only the refusals are added here."""
     if past.existed:
         since = [ts_ms for ts_ms, _, _ in past.epochs]

@@ -59,7 +59,7 @@ class _HistoryReader:
         self.deliveries = Deliveries(group)
         self.offsets = Offsets(self.history)
         self.failed_commits: deque[Call] = deque(maxlen=100)
-        self.by_epochs: GroupSnapshot | None = None  # its members, where it is a group by epochs
+        self.by_epochs: GroupSnapshot | None = None  # its members, where it is an epoch-based group
         self.epoch_steps = EpochSteps()
         self.came_back: tuple[GroupSnapshot, Cause] | None = None  # to the classic protocol, just now
         self.handlers = {

@@ -173,7 +173,9 @@ class History:
     series: list[RebalanceSeries] = field(default_factory=list)
     states: list[tuple[int, str, int]] = field(default_factory=list)  # since when, state, generation
     epochs: list[tuple[int, str, int]] = field(default_factory=list)  # as a consumer group: since when, state, epoch
-    holdings: dict[str, list[Holding]] = field(default_factory=dict)  # of a group by epochs: what each member had when
+    holdings: dict[str, list[Holding]] = field(
+        default_factory=dict
+    )  # of an epoch-based group: what each member had when
     members: dict[str, MemberInfo] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)  # in a simulation: their names by address

@@ -236,7 +236,7 @@ def _lanes(past: History) -> list[Lane]:
 
 
 def _draw_holdings(past: History, lane: Lane, holdings: list[Holding]) -> None:
-    """What a member of a group by epochs has of its partitions or tasks, is to give up, or waits for."""
+    """What a member of an epoch-based group has of its partitions or tasks, is to give up, or waits for."""
     for holding in holdings:
         words = holding_words(lane.name, holding.has, holding.revoking, holding.missing)
         kind = "revoking" if holding.revoking else "awaiting" if holding.missing else "owned"

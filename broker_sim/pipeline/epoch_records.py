@@ -1,4 +1,4 @@
-"""A step of a group by epochs, from a journal, as the records that its coordinator wrote for it: what `modern_groups` reads of a log.
+"""A step of an epoch-based group, from a journal, as the records that its coordinator wrote: what `modern_groups` reads of a log.
 
 Rules:
 1. Records come in Kafka's order: tombstones of removed members, records of members, the group's epoch, the assignment of each member.

@@ -450,7 +450,7 @@ def _changes(why: Cause, after: GroupSnapshot) -> list[str]:
 
 
 def _epochs(event: Event, row: Row) -> None:
-    """A group by epochs. What its members hold stays in the line, `detail`: `modern_groups` reads it step by step."""
+    """An epoch-based group. What its members hold stays in the line, `detail`: `modern_groups` reads it step by step."""
     step = EpochSteps().take(event)
     row["request"], row["timer"] = number(step.cause, "request"), text(step.cause, "timer")
     row["api"], row["member"] = text(step.cause, "api"), text(step.cause, "member")

@@ -1,4 +1,4 @@
-"""A group by epochs as the journal shows it: its epochs, and what each member has, is to revoke and is to get."""
+"""An epoch-based group as the journal shows it: its epochs, and what each member has, is to revoke and is to get."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Progress:
         self._begun_ms: int | None = None
         self._reported: set[str] = set()
         self._epochs: dict[str, str] = {}
-        """The last line about a group with epochs, by its id: most of its events change a member alone."""
+        """The last line about an epoch-based group, by its id: most of its events change a member alone."""
 
     def report(self, event: Event) -> None:
         """Write a line if the event is progress. All events are passed to it, in their order."""

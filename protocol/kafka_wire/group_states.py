@@ -30,4 +30,4 @@ GROUP_STATES = tuple(state.value for state in GroupState)
 """Their names alone, in the order of a group's life."""
 
 EPOCH_GROUP_STATES = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
-"""Those of a group by epochs, likewise (KIP-848)."""
+"""The states of an epoch-based group (KIP-848)."""

@@ -7,7 +7,7 @@ version; no value is a tombstone. Rules:
   share groups (KIP-932), 17 and 19-23 to streams groups (KIP-1071; nothing writes 18). Any other type is unknown:
   ``decode_key`` returns it with None, and the caller keeps or skips the raw record (Kafka 3.5+ skips it with a warning).
 * A known type whose value has an unknown version raises :class:`UnknownValueVersionError`: to skip it would lose state.
-* Every version that a Kafka has written can be read and written: commits and groups 0-4, those of groups by epochs 0.
+* Every version that a Kafka has written can be read and written: commits and groups 0-4, those of epoch-based groups 0.
 
 Sources: GroupMetadataManager.scala, CoordinatorRecordSerde.java, GroupCoordinatorRecordSerde.java.
 """

@@ -466,7 +466,7 @@ class GroupHandle:
         return shard.classic(self.group_id) if isinstance(shard, Shard) else None
 
     def _consumer(self) -> ConsumerGroup | ShareGroup | StreamsGroup | None:
-        """The group, if it is one by epochs."""
+        """The group, if it is epoch-based: of consumers, share consumers or Kafka Streams."""
         shard = self._shard()
         group = shard.groups.get(self.group_id) if isinstance(shard, Shard) else None
         return group if isinstance(group, ConsumerGroup | ShareGroup | StreamsGroup) else None

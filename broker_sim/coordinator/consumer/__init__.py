@@ -1,1 +1,1 @@
-"""Consumer groups of KIP-848: their records and requests, on what all groups by epochs share (``epochs``)."""
+"""Consumer groups of KIP-848: their records and requests, on what all epoch-based groups share (``epochs``)."""

@@ -1,4 +1,4 @@
-"""The times that a member has besides its session (`sessions`): its rebalance timeout, as in every group by epochs, and a classic
+"""The times that a member has besides its session (`sessions`): its rebalance timeout, as in every epoch-based group, and a classic
 member's, from the response that asked it to rejoin."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Answers of groups by epochs without classic members to requests of the classic protocol. Source: GroupMetadataManager (4.x)."""
+"""Answers of epoch-based groups without classic members to requests of the classic protocol. Source: GroupMetadataManager (4.x)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) ->
 
 
 def replaced(empty: ClassicGroup, made: EpochGroup[Any]) -> Changes:
-    """Replace an empty classic group by a group by epochs, which gets its offsets. Pending member ids (MEMBER_ID_REQUIRED) don't
+    """Replace an empty classic group by an epoch-based group, which gets its offsets. Pending member ids (MEMBER_ID_REQUIRED) don't
     prevent it: Kafka checks the state alone."""
     made.adopt_offsets_of(empty)
     return Changes(made, [GroupRecord(empty.group_id, None)], empty)

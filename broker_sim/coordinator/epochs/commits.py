@@ -1,4 +1,4 @@
-"""Whether a member of a group by epochs may commit. Source: validateOffsetCommit of ConsumerGroup and StreamsGroup (4.x)."""
+"""Whether a member of an epoch-based group may commit. Source: validateOffsetCommit of ConsumerGroup and StreamsGroup (4.x)."""
 
 from __future__ import annotations
 

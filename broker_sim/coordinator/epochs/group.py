@@ -1,4 +1,4 @@
-"""A group by epochs as the shard sees it: `EpochGroup`, on which each kind's own is."""
+"""An epoch-based group as the shard sees it: `EpochGroup`, on which each kind's own is."""
 
 from __future__ import annotations
 

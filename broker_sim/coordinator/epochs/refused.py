@@ -1,4 +1,4 @@
-"""How a heartbeat of a group by epochs is refused."""
+"""How a heartbeat of an epoch-based group is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The times that a member of a group by epochs has: its session, from one heartbeat to the next, and its rebalance timeout, from the
+"""The times that a member of an epoch-based group has: its session, from one heartbeat to the next, and its rebalance timeout, from the
 response that asks it to revoke something to the heartbeat that confirms it."""
 
 from __future__ import annotations

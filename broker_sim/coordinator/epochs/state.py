@@ -1,4 +1,4 @@
-"""The state of a group by epochs from its records: `EpochState`; and the record types of a kind: `Layout`.
+"""The state of an epoch-based group from its records: `EpochState`; and the record types of a kind: `Layout`.
 
 A group has two of them. ``stored`` has the committed records, and readers see it; ``latest`` also has the pending records, and requests
 are checked against it (Kafka keeps both in one structure with snapshots). Both apply records through the same ``replay``.

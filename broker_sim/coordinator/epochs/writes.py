@@ -1,4 +1,4 @@
-"""Writes to groups by epochs: `Changes` collects a request's records, `submit` appends them.
+"""Writes to epoch-based groups: `Changes` collects a request's records, `submit` appends them.
 
 Records are applied to the group's ``latest`` as they are made, so that the rest of the request, and the next request, are checked
 against them; and to ``stored`` when they are committed. If the append fails ``latest`` is computed again from the stored and the other

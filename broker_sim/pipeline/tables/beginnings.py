@@ -56,7 +56,7 @@ _INPUT = TableSchema(
         ColumnSpec("offset", LONG, "asked from, listed or committed"),
         ColumnSpec("records", LONG, "of a Fetch how many records came; of a topic how many partitions it has"),
         ColumnSpec("log_start", LONG, "log start offset of a Fetch response"),
-        ColumnSpec("detail", STRING, "of a step of a group by epochs the line; why an offset was deleted"),
+        ColumnSpec("detail", STRING, "of a step of an epoch-based group the line; why an offset was deleted"),
     ),
     "What `explain.beginnings` reads, group by group.",
 )
@@ -161,7 +161,7 @@ def _members(events: DataFrame) -> DataFrame:
 
 
 def _epochs(events: DataFrame) -> DataFrame:
-    """Steps of groups by epochs."""
+    """Steps of epoch-based groups."""
     steps = events.where((f.col("type") == "epochs") & f.col("group").isNotNull())
     return _INPUT.conform(
         steps.select("run_id", "group", "ts_ms", "detail", place().alias("place"), f.lit(_EPOCHS).alias("what"))

@@ -71,7 +71,7 @@ def offset_log(raw: DataFrame, run_id: str | None = None, *, distinct: bool = Fa
 @on_its_engine
 def journal_log(events: DataFrame) -> DataFrame:
     """Rows of OFFSET_LOG from a journal's EVENTS: the offsets that were published, groups as often as they became Stable, Empty or
-    nothing, which is when their records are written, and each step of a group by epochs in the place of its records (`EPOCHS`).
+    nothing, which is when their records are written, and each step of an epoch-based group in the place of its records (`EPOCHS`).
     ``log_offset`` is the event's number (journal, then seq). So a journal without a log has the tables of a log."""
     place = (f.col("journal").cast("bigint") * (1 << 40) + f.col("seq")).alias("log_offset")
     shared: list[str | SparkColumn] = [

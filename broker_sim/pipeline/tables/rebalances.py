@@ -285,7 +285,7 @@ def _steps(events: DataFrame) -> DataFrame:
 
 
 def _epochs(events: DataFrame) -> DataFrame:
-    """The journal's steps of groups by epochs, in the columns of `_steps`."""
+    """The journal's steps of epoch-based groups, in the columns of `_steps`."""
     steps = EVENTS.only([*PER_JOURNAL, "type", "seq", "ts_ms", "group", "coordinator_partition", "detail"]).conform(
         events
     )

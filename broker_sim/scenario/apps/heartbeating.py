@@ -1,4 +1,4 @@
-"""What members of groups by epochs that speak the protocol themselves have in common: FindCoordinator, heartbeats, and the leave."""
+"""What members of epoch-based groups that speak the protocol themselves have in common: FindCoordinator, heartbeats, and the leave."""
 
 from __future__ import annotations
 

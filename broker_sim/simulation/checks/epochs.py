@@ -180,7 +180,7 @@ class EpochLog:
             self._fail("records are written in Kafka's order", "what is later in a request stands earlier", records)
         self._check_holders(records)
         if self.is_classic and self.members:
-            self._fail("a group has one type", "it has a classic group's record and members by epochs", records)
+            self._fail("a group has one type", "it has a classic group's record and members with epochs", records)
         if was_there and self.epoch > epoch and self.members and reasons == self.reasons():
             self._fail(
                 "the group epoch changes only when the group changes",

@@ -1,4 +1,4 @@
-"""Members of a consumer group by epochs (KIP-848) that speak the protocol themselves: they join, give up and take partitions, leave,
+"""Members of a consumer group (KIP-848) that speak the protocol themselves: they join, give up and take partitions, leave,
 fall silent, change what they read, and now and then ask what must be refused.
 
 Each checks its responses, and `Holdings` that no member is assigned a partition that another one owns and has not revoked.
@@ -50,7 +50,7 @@ _BY_ID = 10
 
 
 class EpochAnswers(Answers):
-    """Of commits and reads alone: generations of a group by epochs are its members' own."""
+    """Of commits and reads alone: generations of an epoch-based group are its members' own."""
 
     def answered(self, ask: SentRequest, body: object) -> None:
         """As `Answers.answered`."""
@@ -82,7 +82,7 @@ class Holdings:
     context: RawContext
     calm: bool = False
     away_s: tuple[float, float] = (0.0, 0.0)
-    """From when until when all members by epochs leave: what is left of the group is classic ones, if it has any."""
+    """From when until when all members of the consumer protocol leave: classic ones remain, if the group has any."""
     has: dict[str, frozenset[Unit]] = field(default_factory=dict)
     """Member id -> what it was given, and has not said to have given up."""
     murky: set[str] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""A workload of a consumer group by epochs (KIP-848): raw members of both protocols, static ones, subscriptions by expressions, and
+"""A workload of a consumer group (KIP-848): raw members of both protocols, static ones, subscriptions by expressions, and
 topics that come while they are at work.
 
 As `wire_workload`, in a tenth of Kafka's times. It checks the members' responses (`by_epochs`), the records (`checks.epochs`),

@@ -1,5 +1,5 @@
-"""Keys and values of __consumer_offsets records: of classic groups and of those by epochs, which are consumer (KIP-848), share
-(KIP-932) and streams (KIP-1071) groups (group-coordinator/src/main/resources/common/message). Keys have one version: the number
+"""Keys and values of __consumer_offsets records: of classic, consumer (KIP-848), share (KIP-932) and streams (KIP-1071)
+groups (group-coordinator/src/main/resources/common/message). Keys have one version: the number
 before them in the log is their record type, see kafka_wire.offsets_log.
 """
 
