@@ -278,7 +278,7 @@ class _HistoryReader:
         self._remove(rebalance, step.before, step.after, step.cause)
 
     def _arrive(self, rebalance: Rebalance, before: GroupSnapshot | None, after: GroupSnapshot, cause: Cause) -> None:
-        """JoinGroups that were parked by this step, or that closed the window with it."""
+        """JoinGroups that this step deferred, or with which it ended the join phase."""
         old: Mapping[str, Mapping[str, Any]] = {} if before is None else before.members
         came = [
             name
@@ -327,7 +327,7 @@ class _HistoryReader:
                 rebalance.pending_waits_ms.setdefault(name, self.ts_ms - since)
 
     def _closed(self, rebalance: Rebalance, step: GroupStep) -> None:
-        """The window is over: the next generation, or an empty group."""
+        """The join phase ends: with the next generation, or an empty group."""
         after, cause = step.after, step.cause
         assert after is not None
         rebalance.closed_by = (
@@ -346,11 +346,11 @@ class _HistoryReader:
     # --- timers and the log ---------------------------------------------------------------------------------------------
 
     def _timer(self, event: Event) -> None:
-        window = self.rebalances.open
-        if window is None or window.closed_ms is not None or text(event, "group") != self.group:
+        rebalance = self.rebalances.open
+        if rebalance is None or rebalance.closed_ms is not None or text(event, "group") != self.group:
             return
         if event.get("timer") == "rebalance":
-            window.timer_fired += 1
+            rebalance.timer_fired += 1
 
     def _append(self, event: Event) -> None:
         if self.group not in names_in(event, "groups"):

@@ -42,7 +42,7 @@ class MemberInfo:
 
 @dataclass(slots=True)
 class Arrival:
-    """A member's JoinGroup within the window. ``prompted_ms``: when an answer first said REBALANCE_IN_PROGRESS, by ``prompted_by``."""
+    """A member's JoinGroup in the join phase. ``prompted_ms``: when an answer first said REBALANCE_IN_PROGRESS, by ``prompted_by``."""
 
     member: str
     ts_ms: int
@@ -84,11 +84,11 @@ class Rebalance(Phases):
     prompted: dict[str, tuple[int, str]] = field(default_factory=dict)
     cut_joins: list[Call] = field(
         default_factory=list
-    )  # JoinGroups that were answered an error while the window was open
+    )  # JoinGroups that got an error response in the join phase
     removals: list[Removal] = field(default_factory=list)
     silent_static: list[str] = field(default_factory=list)
     pending_from_ms: dict[str, int] = field(default_factory=dict)  # id -> since when everybody else was in
-    pending_waits_ms: dict[str, int] = field(default_factory=dict)  # id -> how long it alone held up the window, ms
+    pending_waits_ms: dict[str, int] = field(default_factory=dict)  # id -> how long it alone delayed the end of the join phase, ms
     timer_fired: int = 0
     closed_by: str = ""  # "timer", "joined", "departed"
     members: list[str] = field(default_factory=list)
@@ -105,7 +105,7 @@ class Rebalance(Phases):
 
     @property
     def also(self) -> list[Cause]:
-        """What else happened while the window was open, besides members that rejoined."""
+        """What else happened in the join phase, besides members that rejoined."""
         passed_over = ("unknown", "rejoined", "leader_rejoined", "appended", "rebalance_timer")
         return [cause for cause in self.within if cause.kind not in passed_over]
 

@@ -90,7 +90,7 @@ def _heir(state: ClusterState, partition: Partition, node_id: int | None) -> int
         if node_id not in partition.replicas:
             raise UsageError(f"broker {node_id} has no replica of {partition.name}; {partition.replicas} have one")
     if node_id == partition.leader:
-        state.set_leader(partition, -1, f"broker {node_id} is gone")
+        state.set_leader(partition, -1, f"broker {node_id} is down")
     return node_id
 
 

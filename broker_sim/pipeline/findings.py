@@ -50,7 +50,7 @@ def findings(facts: ReportFacts) -> list[Finding]:
         result = [replace(finding, records=()) for finding in result]
     result.sort(key=lambda finding: (-finding.weight, finding.at_ms or 0, finding.text))
     if not any(finding.severity in ("bad", "warn") for finding in result):
-        result.insert(0, _no_findings(facts))
+        result.insert(0, _no_findings(facts, notes=len(result)))
     return result
 
 
@@ -74,13 +74,14 @@ def _few(alike: list[Finding]) -> list[Finding]:
     return [*kept[:-1], replace(kept[-1], text=f"{kept[-1].text} To a lesser extent also: {groups}.")]
 
 
-def _no_findings(facts: ReportFacts) -> Finding:
+def _no_findings(facts: ReportFacts, notes: int) -> Finding:
     looked = [
         count(facts.groups, "group"),
         count(facts.commits, "committed offset"),
         count(facts.counts.get("rebalances", 0), "rebalance"),
     ]
-    words = f"Nothing unusual was found in {joined(looked)}{f', {facts.scope}' if facts.scope else ''}."
+    found = "Nothing unusual was" if not notes else "Only a note was" if notes == 1 else "Only notes were"
+    words = f"{found} found in {joined(looked)}{f', {facts.scope}' if facts.scope else ''}."
     if facts.journal is None:
         words += " A log alone does not show stuck partitions, or records that were delivered twice."
     if not facts.logged:

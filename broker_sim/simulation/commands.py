@@ -52,6 +52,11 @@ workloads:
   cooperative  members that rebalance cooperatively
   consumer-groups, share-groups, streams-groups
                members of such groups on the wire protocol
+  transactions clients that write in transactions, read with both isolation levels, and check what they read
+  bank         aiokafka consumers that read, process and write in transactions; tellers: the same on the wire protocol
+  logs, topics, lives
+               clients that check each response about records, about topics, about their groups
+  disk, power  brokers with logs on disk whose process is killed, whose machine loses power; kept: logs and lives with killed brokers
 
 exit codes: 0 no failure, 1 failures, 2 invalid argument or file
 """
@@ -240,7 +245,8 @@ def _check_clients(names: Iterable[str]) -> None:
 
     asked = [WORKLOADS[name] for name in names if name in WORKLOADS]
     if importlib.util.find_spec("aiokafka") is None and not all(workload.raw for workload in asked):
-        without = " and ".join(name for name, workload in WORKLOADS.items() if workload.raw)
+        *others, last = (name for name, workload in WORKLOADS.items() if workload.raw)
+        without = f"{', '.join(others)} and {last}"
         raise UsageError(f"aiokafka is not installed, and all workloads except {without} need it: pip install aiokafka")
 
 

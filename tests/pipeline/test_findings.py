@@ -79,6 +79,7 @@ def test_a_log_alone_is_reported_with_what_it_cannot_show() -> None:
 def test_a_note_alone_does_not_hide_that_nothing_is_wrong() -> None:
     found = findings(facts(lag={"billing": [window(0, 500), window(10_000, 0)]}))
     assert [one.kind for one in found] == ["nothing", "lag"]
+    assert found[0].text.startswith("Only a note was found in 2 groups, ")
 
 
 # ------------------------------------------------------------------------------------------------ stuck

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -431,6 +432,13 @@ def test_what_came_about_is_told_by_kind_in_lines_that_fit() -> None:
     assert any(line.startswith("  log was ") and " stuck, " in line for line in lines[never:])
 
 
+def test_help_lists_every_workload(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["simulate", "--help"])
+    shown = capsys.readouterr().out.partition("\nworkloads:")[2]
+    assert [name for name in WORKLOADS if not re.search(rf"\b{name}\b", shown)] == []
+
+
 @pytest.mark.slow
 def test_workloads_on_the_wire_protocol_need_no_aiokafka(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
@@ -441,7 +449,10 @@ def test_workloads_on_the_wire_protocol_need_no_aiokafka(
         assert main(["simulate", *words, "--seeds", "0..2"]) == 2
         told = capsys.readouterr().err
         assert "aiokafka is not installed" in told
-        assert "all workloads except hostile and cooperative" in told
+        assert (
+            "all workloads except hostile, cooperative, consumer-groups, share-groups, streams-groups and tellers need"
+            in told
+        )
         assert told.count("\n") == 1
     assert main(["simulate", "hostile", "--seeds", "0..1", "--seconds", "1", "--jobs", "1", "--quiet"]) == 0
 
