@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Generator, Iterable
+from itertools import islice
 
 from broker_sim.common.slices import at_once
 from broker_sim.coordinator.regular_expression_syntax import (
@@ -39,7 +40,7 @@ LONG = 2000
 
 _LARGEST = 50_000  # states; RE2J has a limit of its own for what repetitions of repetitions make
 _COMPILED_AT_ONCE = 4000  # states that are made in one piece: some milliseconds
-_PIECE = 20_000  # states and characters that are matched in one piece: as long
+_PIECE = 10_000  # states and characters that are examined in one piece: as long
 _KEPT = 1_000_000  # states in the steps that a matcher remembers: 64 MB
 _CACHED = 64  # patterns
 
@@ -141,7 +142,7 @@ class Matcher:
             step = (states, before, char)
             after = self._steps.get(step)
             if after is None:
-                after = self._keep(step, self._after(*step))
+                after = self._keep(step, (yield from self._after(*step)))
                 if self._done >= _PIECE:
                     self._done = 0
                     yield None
@@ -154,7 +155,7 @@ class Matcher:
             yield None
         ends = self._ends.get((states, before))
         if ends is None:
-            ends = self._ends[states, before] = 0 in self._reached(states, before, "")
+            ends = self._ends[states, before] = 0 in (yield from self._reached(states, before, ""))
         yield ends
 
     def matches(self, name: str) -> bool:
@@ -171,16 +172,19 @@ class Matcher:
         after = self._steps[step] = self._sets.setdefault(after, after)
         return after
 
-    def _after(self, states: frozenset[int], before: str, char: str) -> frozenset[int]:
+    def _after(self, states: frozenset[int], before: str, char: str) -> Generator[None, None, frozenset[int]]:
         kinds, chars, to = self._pattern.kinds, self._pattern.chars, self._pattern.to
-        return frozenset(
-            to[number][0]
-            for number in self._reached(states, before, char)
-            if kinds[number] == _CHARS and char in chars[number]
-        )
+        reached = iter((yield from self._reached(states, before, char)))
+        result: set[int] = set()
+        while piece := list(islice(reached, _PIECE)):
+            result.update(to[number][0] for number in piece if kinds[number] == _CHARS and char in chars[number])
+            if len(piece) == _PIECE:
+                yield
+        return frozenset(result)
 
-    def _reached(self, states: Iterable[int], before: str, after: str) -> set[int]:
-        """The states that are reached without a character between ``before`` and ``after`` ("" at the ends of the name)."""
+    def _reached(self, states: Iterable[int], before: str, after: str) -> Generator[None, None, set[int]]:
+        """The states that are reached without a character between ``before`` and ``after`` ("" at the ends of the name). One step of an
+        expression of 32 KB can reach all of its states, so it yields within the step."""
         boundary = (before in WORD) != (after in WORD)
         holds = {
             _SPLIT: True,
@@ -194,13 +198,18 @@ class Matcher:
         kinds, to = self._pattern.kinds, self._pattern.to
         reached: set[int] = set()
         waiting = list(states)
+        examined, piece_ends = 0, max(_PIECE - self._done, 1)
         while waiting:
             number = waiting.pop()
+            examined += 1
+            if examined == piece_ends:
+                piece_ends += _PIECE
+                yield
             if number not in reached:
                 reached.add(number)
                 if holds.get(kinds[number], False):
                     waiting += to[number]
-        self._done += len(reached)
+        self._done = _PIECE - (piece_ends - examined)
         return reached
 
 
@@ -219,6 +228,8 @@ def compiling(text: str, alphabet: frozenset[str] = ALPHABET) -> Generator[None,
             yield
         result = Pattern()
         result.first = yield from _Compiler(result).compiling(node, 0)
+        if len(text) >= LONG:
+            yield  # what the caller does with it is not in the same piece as the last states
     except PatternError as error:
         result = error
     _cache[text, alphabet] = result

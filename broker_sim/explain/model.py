@@ -82,13 +82,13 @@ class Rebalance(Phases):
     expected: list[str] = field(default_factory=list)  # members when it began
     arrivals: dict[str, Arrival] = field(default_factory=dict)
     prompted: dict[str, tuple[int, str]] = field(default_factory=dict)
-    cut_joins: list[Call] = field(
-        default_factory=list
-    )  # JoinGroups that got an error response in the join phase
+    cut_joins: list[Call] = field(default_factory=list)  # JoinGroups that got an error response in the join phase
     removals: list[Removal] = field(default_factory=list)
     silent_static: list[str] = field(default_factory=list)
     pending_from_ms: dict[str, int] = field(default_factory=dict)  # id -> since when everybody else was in
-    pending_waits_ms: dict[str, int] = field(default_factory=dict)  # id -> how long it alone delayed the end of the join phase, ms
+    pending_waits_ms: dict[str, int] = field(
+        default_factory=dict
+    )  # id -> how long it alone delayed the end of the join phase, ms
     timer_fired: int = 0
     closed_by: str = ""  # "timer", "joined", "departed"
     members: list[str] = field(default_factory=list)

@@ -36,9 +36,8 @@ from broker_sim.storage.checkpoints import LEADER_EPOCH_FILE
 from broker_sim.storage.errors import StorageError
 from kafka_wire import record_batch as rb
 from kafka_wire import transaction_log
-from kafka_wire.batch_layouts import BatchLayouts
 from kafka_wire.codec import DecodeError, decode
-from kafka_wire.last_values import KeyValue, is_plain
+from kafka_wire.last_values import BatchLayouts, KeyValue, is_plain
 from kafka_wire.messages.consumer_protocol import ConsumerProtocolAssignment
 from kafka_wire.messages.offsets_log import GroupMetadataKey, OffsetCommitKey
 from kafka_wire.offsets_log import GROUP_METADATA, OFFSET_COMMIT, decode_key, decode_value, kind_name, offset_commit_key

@@ -9,8 +9,7 @@ from broker_sim.coordinator.shard_loader import ShardLoader
 from broker_sim.metadata.topics import Partition
 from broker_sim.storage.results import LogBatch
 from kafka_wire import record_batch
-from kafka_wire.batch_layouts import BatchLayouts
-from kafka_wire.last_values import is_plain
+from kafka_wire.last_values import BatchLayouts, is_plain
 
 LogRecord = tuple[int, bytes | None, bytes | None, int, bool | None]
 """Offset, key, value, producer id of a transaction (else -1), and for an end-of-transaction marker whether it commits."""

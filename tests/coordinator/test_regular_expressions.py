@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 from collections import OrderedDict
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +124,8 @@ def test_a_name_is_matched_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     gone_through: list[int] = []
     reached = wanted._reached
 
-    def counting(*given: Any) -> set[int]:
-        found = reached(*given)
+    def counting(*given: Any) -> Generator[None, None, set[int]]:
+        found = yield from reached(*given)
         gone_through.append(len(found))
         return found
 
@@ -136,6 +137,15 @@ def test_a_name_is_matched_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     gone_through.clear()
     assert [wanted.matches("n" + "0" * count) for count in range(200)] == [False] * 200
     assert len(gone_through) < 10  # each set of states is one object, whichever name came to it
+
+
+def test_a_step_that_reaches_very_many_states_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regular_expressions, "_PIECE", 100)
+    for text in ("(.*)*" * 400, "n?" * 1000, "(n|0)*x|" * 300):
+        wanted = matcher_of(text)
+        said = list(wanted.matching("n"))
+        assert len(said) > len(compiled(text).kinds) / 100
+        assert set(said[:-1]) == {None}
 
 
 @pytest.mark.parametrize("part", sampled(["0*", "(.*)*", "n0*1x|", "(?i)a", "a{"], 3))

@@ -33,7 +33,7 @@ def in_words(values: dict[str, Any]) -> Rule:
 
 def in_a_scenario(values: dict[str, Any]) -> Rule:
     action = yaml.safe_dump({"fault": values}, default_flow_style=True, width=10_000)
-    outside = "outside: {groups: ['*'], client_ids: ['*'], topics: ['*']}\n"
+    outside = "external: {groups: ['*'], client_ids: ['*'], topics: ['*']}\n"
     scenario = parse(loads(f"{outside}steps: [{{do: {action}}}]\nexpect: [{{event: mark}}]"))
     return rule_from(scenario.steps[0].actions[0].params)
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from kafka_wire.batch_layouts import BatchLayouts
-from kafka_wire.last_values import KeyValue, last_values
+from kafka_wire.last_values import BatchLayouts, KeyValue, last_values
 from kafka_wire.record_batch import HEADER_BYTES, InvalidRecord, Record, batches, encode_batch
 
 _VERSIONS = (0, 1)
