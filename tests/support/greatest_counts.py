@@ -467,7 +467,9 @@ for _name, _text in _REGEXES.items():
             _beat(speaker, group, member_epoch=answer.member_epoch, topic_partitions=None)
             _gone(speaker, group)
         found(speaker, "nnnn", 1)
-        speaker.ask(InitProducerIdRequest("nnnn", 60_000), 4)  # else there is no id to match, unless another case has made some
+        speaker.ask(
+            InitProducerIdRequest("nnnn", 60_000), 4
+        )  # else there is no id to match, unless another case has made some
         speaker.ask(ListTransactionsRequest([], [], -1, text(min(size, 32_000))), 2)
 
 
