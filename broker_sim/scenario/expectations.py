@@ -191,9 +191,8 @@ class ClientMatcher(EventMatcher):
     def __init__(self, table: Table) -> None:
         self.count = table.take("count", count, count(">=1"))
         client = self.client = table.take("client", text)
-        former = next((key for key in FORMER_FIELDS["client"] if key in table), None)
-        name = "reports" if former is None else current_field("client", former, table.where(former))
-        reports = table.take(former or name, _report, "*")
+        table.rename(FORMER_FIELDS["client"], "the field of the journal event 'client',")
+        reports = table.take("reports", _report, "*")
         words = table.take("text", text, "*")
         self.kind, self.hits = "client", 0
         self.fields = {"client": client, "reports": reports, "text": words}
