@@ -8,6 +8,7 @@ from broker_sim.api.handles.lag import Lag, Offsets
 from broker_sim.api.handles.logs import OpenTransaction
 from broker_sim.api.handles.partitions import Value
 from broker_sim.api.handles.shares import Lock, SharedPartition
+from broker_sim.authentication.security import Security
 from broker_sim.common.clock import Clock
 from broker_sim.config.settings import BrokerConfig
 from broker_sim.explain.deliveries import RecordDelivery
@@ -32,6 +33,8 @@ class Cluster:
     servers: list[BrokerServer]
     @property
     def state(self) -> ClusterState: ...
+    @property
+    def security(self) -> Security: ...
     @property
     def brokers(self) -> list[Broker]: ...
     def __enter__(self) -> Self: ...

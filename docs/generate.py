@@ -323,7 +323,7 @@ def redrawn(path: Path) -> str:
 # ----------------------------------------------------------------------------------------------- coverage.md
 
 NOT_DONE: dict[str, tuple[tuple[int, ...], str]] = {
-    "security": ((38, 39, 40, 41, 50, 51), "No TLS"),
+    "security": ((38, 39, 40, 41, 50, 51), "SASL and TLS: security.md"),
     "quotas": ((48, 49), "Throttle times are always 0"),
     "replica placement": ((34, 43, 45, 46), "A partition has one log; its replicas exist in the metadata only"),
     "telemetry": ((71, 72), ""),
@@ -423,10 +423,10 @@ Behaviour of clients that need one of them (measured with librdkafka 2.16, kafka
   returns UNSUPPORTED_VERSION, as with a Kafka where the protocol is disabled. librdkafka raises a fatal error at once ("API
   version not supported: ConsumerGroupHeartbeat"), and the broker's log says what to change. Before 3.7 it is not advertised, and
   librdkafka keeps looking for another coordinator without a message; the other two clients have no such setting.
-- SASL: SaslHandshake returns ILLEGAL_SASL_STATE and no mechanisms, as a PLAINTEXT listener of Kafka; the broker's log names the
-  client once and says that SASL is not supported. The client gives up, or retries until its own timeout.
-- TLS: the connection is closed, and the log says that it began with a TLS handshake. librdkafka reports "connecting to a PLAINTEXT
-  broker listener?".
+- SASL with a PLAINTEXT listener: SaslHandshake returns ILLEGAL_SASL_STATE and no mechanisms, as in Kafka; the broker's log names the
+  client once and what to change. The client gives up, or retries until its own timeout. [SASL and TLS](security.md) has the rest.
+- TLS with a PLAINTEXT listener: the connection is closed, and the log says that it began with a TLS handshake. librdkafka reports
+  "connecting to a PLAINTEXT broker listener?".
 
 ## Supported in part
 

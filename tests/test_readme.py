@@ -30,7 +30,7 @@ def test_the_pytest_example_is_the_file_that_runs() -> None:
 
 
 def test_the_pytest_examples_pass_for_somebody_who_has_only_installed_the_package(tmp_path: Path) -> None:
-    for name in ("test_orders.py", "test_stuck_partition.py", "test_session_expiry.py"):
+    for name in ("test_orders.py", "test_stuck_partition.py", "test_session_expiry.py", "test_rotated_password.py"):
         (tmp_path / name).write_text((ROOT / "examples" / name).read_text())
     (first,) = (block for block in blocks("python") if block.startswith("import pytest\n"))
     (tmp_path / "test_first.py").write_text(first)
@@ -51,7 +51,7 @@ def test_the_pytest_examples_pass_for_somebody_who_has_only_installed_the_packag
     ]
     done = processes.run(command, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "5 passed" in done.stdout
+    assert "6 passed" in done.stdout
 
 
 def test_the_example_of_a_manual_clock_is_the_file_that_runs() -> None:
@@ -59,6 +59,13 @@ def test_the_example_of_a_manual_clock_is_the_file_that_runs() -> None:
         r"^```python\n(.*?)^```$", (ROOT / "docs" / "time.md").read_text(), re.MULTILINE | re.DOTALL
     )
     assert example in (ROOT / "examples" / "test_session_expiry.py").read_text()
+
+
+def test_the_example_of_a_secured_cluster_is_the_file_that_runs() -> None:
+    (example,) = re.findall(
+        r"^```python\n(.*?)^```$", (ROOT / "docs" / "security.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert (ROOT / "examples" / "test_rotated_password.py").read_text().endswith(example)
 
 
 async def test_the_line_without_pytest_runs() -> None:

@@ -56,6 +56,7 @@ OPTIONAL = frozenset(
         "pyarrow",
         "pyspark",
         "pytest_asyncio",
+        "trustme",
         "uvloop",
         "yaml",
     )
@@ -78,12 +79,15 @@ DEFERRED = {
     "broker_sim/simulation/sync/programs.py": "most simulations have no program that blocks",
     "broker_sim/metadata/persistence.py": "directories of other brokers are rare",
     "broker_sim/storage/log.py": "few logs are ever compacted",
+    "broker_sim/authentication/": "most clusters are PLAINTEXT: neither hashes nor certificates are needed",
+    "broker_sim/network/": "likewise",
     "broker_sim/common/text.py": "errors are rare, and every command loads this module",
 }
 """Where a function may import what everybody has, and why: the time of a start."""
 
 SLEEPS = {
     "tests/clients/python/aiokafka_driver.py": "an application that pauses after an error",
+    "tests/conformance/test_authentication_again.py": "sessions of a real broker pass in real time",
     "tests/conformance/test_harness.py": "a loop is held up and idles to see what its time makes of it",
     "tests/conformance/test_heartbeat.py": "sessions of a real broker pass in real time",
     "tests/stuck/real.py": "a real broker's timeouts pass in real time",

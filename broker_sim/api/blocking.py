@@ -84,6 +84,14 @@ class Blocking:
         target = self._target
         return self._do(lambda: target[key])
 
+    def __setitem__(self, key: object, value: object) -> None:
+        target = self._target
+        self._do(lambda: target.__setitem__(key, value))
+
+    def __delitem__(self, key: object) -> None:
+        target = self._target
+        self._do(lambda: target.__delitem__(key))
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Blocking) and self._target is other._target
 

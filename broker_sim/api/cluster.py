@@ -42,9 +42,9 @@ from broker_sim.common.text import UsageError
 from broker_sim.config.settings import BrokerConfig
 from broker_sim.handlers import Routes
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, ClusterState, KafkaError
-from broker_sim.metadata.meta_files import StoreError
+from broker_sim.metadata.meta_files import StoreError, lock_directory
 from broker_sim.metadata.topics import TRANSACTION_TOPIC
-from broker_sim.network.server import BrokerServer, bind_error, listen
+from broker_sim.network.server import BrokerServer, address, bind_error, listen
 from broker_sim.storage import StorageError
 from broker_sim.storage.files import FILES
 
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         TopicHandle,
         TransactionHandle,
     )
+    from broker_sim.authentication.security import Security
     from broker_sim.faults.conditions import PartitionFaults
     from broker_sim.faults.order import Order
     from broker_sim.faults.registry import Fault, Faults
@@ -77,8 +78,6 @@ __all__ = ["Cluster", "ClusterError"]
 log = logging.getLogger("broker_sim.cluster")
 
 _WILDCARDS = ("", "0.0.0.0", "::")
-_LOCK_FILE = ".lock"
-"""Kafka's name for the file that is locked while a broker uses a log directory."""
 
 
 class ClusterError(Exception):
@@ -97,6 +96,8 @@ class Cluster:
     ``clock``: ``"real"``, ``"scaled:10"`` (ten times as fast), ``"manual"`` (only ``time.advance`` advances it) or a `Clock`.
     ``seed``: the same seed gives the same member ids, topic ids and random numbers; ``rng`` replaces it. ``journal``: True, or a
     directory for its files; by default recording begins when it is first needed (`observe`).
+
+    ``security_protocol``: as Kafka's; clients of SASL are ``users`` (name: password), ``tls_dir`` has TLS certificates (`security`).
     """
 
     if not TYPE_CHECKING:
@@ -121,6 +122,9 @@ class Cluster:
         advertised_host: str | None = None,
         clock: Clock | str | None = None,
         seed: int | None = None,
+        security_protocol: str = "PLAINTEXT",
+        users: Mapping[str, str] | None = None,
+        tls_dir: str | os.PathLike[str] | None = None,
         journal: bool | str | os.PathLike[str] = False,
         rng: random.Random | None = None,
     ) -> None:
@@ -133,6 +137,8 @@ class Cluster:
         self._journal_where: bool | str | os.PathLike[str] = given["journal"]
         self._settings: dict[str, str] = given.get("config", {})
         self.config = BrokerConfig(self._settings, given["as_version"])
+        self._secured = given["security_protocol"], given.get("users", {}), given.get("tls_dir")
+        self._security: Security | None = None
         self._topics = topics_of(given.get("topics"))
         self.host: str = host
         self._ports = [port + number if port else 0 for number in range(brokers)]
@@ -155,7 +161,7 @@ class Cluster:
     @property
     def bootstrap(self) -> str:
         """``host:port`` of every broker, with commas between them. Known once started."""
-        return ",".join(f"{_bracketed(broker.host)}:{broker.port}" for broker in self.brokers)
+        return ",".join(address(broker.host, broker.port) for broker in self.brokers)
 
     @property
     def state(self) -> ClusterState:
@@ -163,6 +169,15 @@ class Cluster:
         if self._state is None:
             raise ClusterError("the cluster is not running")
         return self._state
+
+    @property
+    def security(self) -> Security:
+        """What clients must do: see ``authentication.security``. Its ``users`` may be changed while the cluster runs."""
+        if self._security is None:
+            from broker_sim.authentication.security import Security
+
+            self._security = Security(*self._secured, self.config)
+        return self._security
 
     @property
     def brokers(self) -> list[Broker]:
@@ -219,6 +234,8 @@ class Cluster:
         if self._state is not None:
             self._state.slices.clear()
         self._end()
+        if self._security is not None:
+            self._security.close()
 
     def watch_loop(self, say: Callable[[str], object]) -> None:
         """Until it stops: where code blocks the loop that the brokers run on, and requests wait, ``say(text)`` is called on a thread.
@@ -283,8 +300,6 @@ class Cluster:
             self._ports[number] = sockets[-1].getsockname()[1]
         return sockets
 
-    # where its brokers are; a network that is no real one has its own answers
-
     def _listen(self, host: str, port: int) -> socket.socket:
         return listen(host, port)
 
@@ -306,11 +321,14 @@ class Cluster:
         about = f"data directory {self._data_dir}"
         try:
             if self._data_dir is not None:
-                self._lock = _lock(self._data_dir, files)
+                self._lock = lock_directory(self._data_dir, files)
             self.config = BrokerConfig(self._settings, self.config.as_version)  # what clients altered is on disk
             state = ClusterState(
                 self.config, clock, data_dir=self._data_dir, sync=self._sync, rng=self._rng_for("ids"), files=files
             )
+            state.security_protocol = self._secured[0]
+            if state.security_protocol != "PLAINTEXT":
+                self.security.open(self.config, [self._advertised_host, self.host], state.rng, clock)
             for node_id, port in enumerate(self._ports, start=1):
                 state.add_broker(node_id, self._advertises(node_id), port)
             self._state = state
@@ -323,6 +341,8 @@ class Cluster:
                     state.create_topic(
                         name, new.partitions, replication_factor=new.replication_factor, configs=new.configs
                     )
+        except UsageError as error:
+            raise ClusterError(str(error)) from None
         except KafkaError as error:
             raise ClusterError(f"{about}: {error.message or error.error.name}") from None
         except (StoreError, StorageError) as error:
@@ -341,7 +361,7 @@ class Cluster:
             state, self._chance_of("members"), self._prepare, self._prepare_transactions, self._prepare_shares
         )
         for broker in state.brokers.values():
-            self.servers.append(BrokerServer(broker, clock, routes, self._listen))
+            self.servers.append(BrokerServer(broker, clock, routes, self._listen, self._security))
         self._coordinators.load()
 
     @property
@@ -388,8 +408,6 @@ class Cluster:
             return Chance.seeded(f"{self.seed} {what}")
         return Chance.system() if self._given_rng is None else Chance.of(self._given_rng)
 
-    # --- time ---------------------------------------------------------------------------------------------------------
-
     @property
     def time(self) -> TimeControl:
         """The brokers' clock: see `time_control`. Raises ClusterError if the cluster is not running."""
@@ -419,12 +437,8 @@ class Cluster:
         journal = self._new_journal()
         seen.begin(self.state, self.servers, journal, self._host_of)
         self.time.journal = self.conditions.journal = journal
-        if self._coordinators is not None and self._coordinators.made_groups is not None:
-            seen.watch(self._coordinators.made_groups)
-        if self._coordinators is not None and self._coordinators.made_transactions is not None:
-            seen.watch_transactions(self._coordinators.made_transactions)
-        if self._coordinators is not None and self._coordinators.made_shares is not None:
-            seen.watch_shares(self._coordinators.made_shares)
+        if self._coordinators is not None:
+            seen.watch_made(self._coordinators)
         return journal
 
     def _host_of(self, peer: str) -> str | None:
@@ -583,18 +597,3 @@ def _read(given: Mapping[str, object]) -> dict[str, Any]:
         return read_options(given)
     except UsageError as error:
         raise ClusterError(str(error)) from None
-
-
-def _lock(data_dir: Path, files: Files) -> Closable:
-    """Make the directory, see that it can be written, and keep others out until that is closed. Raises ClusterError."""
-    files.make_dir(data_dir, sync=True)
-    try:
-        return files.lock(data_dir / _LOCK_FILE)
-    except BlockingIOError:
-        raise ClusterError(
-            f"data directory {data_dir} is in use by another cluster, or by a Kafka broker: stop it, or take a copy"
-        ) from None
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

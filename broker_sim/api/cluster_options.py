@@ -17,10 +17,11 @@ from typing import Annotated, Any, TypedDict, cast
 
 from broker_sim.common.clock import Clock, clock_of
 from broker_sim.common.text import UsageError
-from broker_sim.config.settings import DEFAULT_VERSION, BrokerConfig, ConfigError, parse_release
+from broker_sim.config.settings import DEFAULT_VERSION, SECURITY_PROTOCOLS, BrokerConfig, ConfigError, parse_release
 from broker_sim.fields.field import Field, about, fields_of, read
 from broker_sim.fields.kinds import (
     MAX_ITEMS,
+    Choice,
     Count,
     FieldKind,
     Flag,
@@ -249,6 +250,13 @@ class Options(TypedDict, total=False):
     advertised_host: Annotated[str | None, about(_Address(), "host in the advertised listeners")]
     clock: Annotated[Clock | str | None, about(_AnyClock(), "real, scaled:N, manual, or a clock object")]
     seed: Annotated[int | None, about(NameOrNumber(), "seed of the random numbers")]
+    security_protocol: Annotated[
+        str, about(Choice(SECURITY_PROTOCOLS), "what clients must do: security.protocol of Kafka", default="PLAINTEXT")
+    ]
+    users: Annotated[Mapping[str, str] | None, about(MapOf(Text()), "passwords by user name, for SASL")]
+    tls_dir: Annotated[
+        str | os.PathLike[str] | None, about(_Directory(), "certificates of SSL and SASL_SSL, made where missing")
+    ]
     journal: Annotated[
         bool | str | os.PathLike[str],
         about(_FlagOrDirectory(), "record a journal; a path: into this directory", default=False),
@@ -272,15 +280,15 @@ def read_options(given: Mapping[str, object]) -> dict[str, Any]:
     options: dict[str, Any] = {}
     with problems.at():
         options = read(_FIELDS, given, "a cluster", "argument", _USUAL)
-    _check_settings(given, problems)
+    _check_settings(given, options, problems)
     if options.get("rng") is not None and options.get("seed") is not None:
         problems.add(UsageError("seed and rng exclude each other; give one of them"), "rng")
     problems.check()
     return options
 
 
-def _check_settings(given: Mapping[str, object], problems: Problems) -> None:
-    """Whether the release has these settings, where both are what they must be at all."""
+def _check_settings(given: Mapping[str, object], options: Mapping[str, Any], problems: Problems) -> None:
+    """Whether the release has these settings, where both are what they must be at all, and whether they fit the security protocol."""
     config, as_version = given.get("config"), given.get("as_version")
     try:
         values = None if config is None else _FIELDS["config"].read(config)
@@ -288,7 +296,17 @@ def _check_settings(given: Mapping[str, object], problems: Problems) -> None:
     except UsageError:
         return  # which is reported already
     try:
-        BrokerConfig(values, release)
+        settings = BrokerConfig(values, release)
     except ConfigError as error:
         for line in str(error).split("\n"):
             problems.add(UsageError(line), "config")
+        return
+    secured = options.get("security_protocol", "PLAINTEXT"), options.get("users", {}), options.get("tls_dir")
+    if secured == ("PLAINTEXT", {}, None):
+        return
+    from broker_sim.authentication.security import Security
+
+    try:
+        Security(*secured, settings)
+    except UsageError as error:
+        problems.add(error, "security_protocol")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from broker_sim.api.coordinators import Coordinators
     from broker_sim.common.chance import Chance
     from broker_sim.faults.conditions import CoordinatorsOf, PartitionFaults
     from broker_sim.faults.order import Order
@@ -63,6 +64,15 @@ class Observation:
         state.on_election.append(self._elected)
         state.on_loss.append(self._lost)
         StableOffsetObserver(journal, state)
+
+    def watch_made(self, coordinators: Coordinators) -> None:
+        """Watch the coordinators that have been made; the others are watched when they are."""
+        if coordinators.made_groups is not None:
+            self.watch(coordinators.made_groups)
+        if coordinators.made_transactions is not None:
+            self.watch_transactions(coordinators.made_transactions)
+        if coordinators.made_shares is not None:
+            self.watch_shares(coordinators.made_shares)
 
     def watch(self, runtime: GroupCoordinator) -> None:
         """Write down what becomes of groups, too."""

@@ -2,8 +2,8 @@
 
 Rules:
 1. stdout carries the answer and nothing else: for ``serve`` one line when clients can connect, in a form that never
-   changes, ``broker-sim ready: bootstrap=HOST:PORT[,HOST:PORT...]``, and with ``--control`` a second one,
-   ``broker-sim control: http://HOST:PORT``. Everything else goes to stderr.
+   changes, ``broker-sim ready: bootstrap=HOST:PORT[,HOST:PORT...]``, after it with TLS ``broker-sim tls: ca=PATH`` and with
+   ``--control`` ``broker-sim control: http://HOST:PORT``. Everything else goes to stderr.
 2. What the user got wrong is one line on stderr and exit code 2. SIGINT and SIGTERM end ``serve`` with exit code 0.
 3. Start-up time is part of the interface: a module is imported where it is used, and of the parsers that of the command
    alone is made. A command that lives elsewhere has a line in ``ELSEWHERE``.
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 READY = "broker-sim ready: bootstrap="
 CONTROL = "broker-sim control: "
+TLS = "broker-sim tls: ca="
 
 _CONTROL, _SCENARIO = "broker_sim.control.commands", "broker_sim.scenario.commands"
 ELSEWHERE: dict[str, tuple[str, str]] = {
@@ -76,6 +77,8 @@ examples:
       brokers on 9092, 9093 and 9094; logs and groups are kept in ./kafka-data
   broker-sim serve --as-version 3.9 --config group.initial.rebalance.delay.ms=0
       behave as Kafka 3.9 (the Scala group coordinator), without the initial rebalance delay of 3 s
+  broker-sim serve --security-protocol SASL_SSL --user alice=secret --tls-dir ./tls
+      clients authenticate as alice and trust ./tls/ca.pem, which is made at the first start
   broker-sim serve --data ./copy-of-a-kafka-log-dir
       the topics, groups and offsets of a real Kafka, from its logs or from its __consumer_offsets-* directories alone
   broker-sim serve --import-describe ticket.txt
@@ -251,6 +254,7 @@ def _add_serve(commands: Commands) -> None:
         help="load groups from a file: output of kafka-consumer-groups --describe, or JSON; repeatable",
     )
     add("--sync", action="store_true", help="call fsync before an append is acknowledged")
+    _add_security(add)
     add(
         "--as-version",
         default="4.1",
@@ -282,6 +286,28 @@ def _add_serve(commands: Commands) -> None:
     add("--journal", metavar="DIR", help="record events in files of this directory, one JSON object per line")
     add("--clock", default="real", metavar="MODE", help="real, scaled:10 (ten times as fast) or manual (default: real)")
     add("--seed", type=int, metavar="N", help="seed of the random numbers (default: a different one each time)")
+
+
+def _add_security(add: Callable[..., object]) -> None:
+    add(
+        "--security-protocol",
+        default="PLAINTEXT",
+        metavar="P",
+        help="what clients must do: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL (default: %(default)s)",
+    )
+    add(
+        "--user",
+        type=setting("alice=secret"),
+        action="append",
+        default=[],
+        metavar="NAME=PASSWORD",
+        help="a user for SASL (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512); repeatable",
+    )
+    add(
+        "--tls-dir",
+        metavar="DIR",
+        help="directory of the certificates, made where they are missing (default: a temporary one)",
+    )
 
 
 def _add_where(commands: Commands) -> None:
@@ -454,6 +480,9 @@ def _serve(arguments: argparse.Namespace) -> int:
             host=arguments.host,
             port=arguments.port,
             advertised_host=arguments.advertised_host,
+            security_protocol=arguments.security_protocol,
+            users=dict(arguments.user),
+            tls_dir=arguments.tls_dir,
             **_incidents(arguments),
         )
         control = None if arguments.control is None else _control(cluster, arguments)
@@ -530,6 +559,8 @@ async def _serve_until_signal(
         if control is not None:
             await control.start()
         print(f"{READY}{cluster.bootstrap}", flush=True)
+        if cluster.state.security_protocol.endswith("SSL"):
+            print(f"{TLS}{cluster.security.ca_file}", flush=True)
         if control is not None:
             print(f"{CONTROL}{control.url}", flush=True)
         loop.call_soon(lambda: cluster.runtime)  # made now, while the client starts, rather than in its first request

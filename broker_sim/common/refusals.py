@@ -84,7 +84,9 @@ def size_in_words(size: int) -> str:
     """The protocol of a client whose first four bytes are this number, in words; "" if it can't be guessed."""
     first = (size & 0xFFFFFFFF).to_bytes(4, "big")
     if first[:2] == b"\x16\x03":
-        return ": it begins as TLS does, which broker-sim doesn't have (security.protocol=PLAINTEXT)"
+        return (
+            ": it begins as TLS does, which the listener doesn't have (security.protocol PLAINTEXT or SASL_PLAINTEXT)"
+        )
     if first in (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI"):
         return ": it begins as HTTP does; the control server has a port of its own (serve --control)"
     return ""

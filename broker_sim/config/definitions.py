@@ -8,8 +8,8 @@ where it has changed:
 `-` is null and `""` the empty string. A range is `>=N`, `N..M` or `in:a,b`; `was` and `was_min` are the
 default and the least value before 4.0. `dynamic` settings may be altered while the broker runs, `internal` ones
 are described only where they are set. A topic's line names
-the broker's setting from which it inherits type, range and default, or gives them itself. TLS, SASL, tiered storage
-and quorum settings are left out: nothing here would act on them.
+the broker's setting from which it inherits type, range and default, or gives them itself. Settings of TLS, SASL, tiered storage and
+the quorum are left out unless something here acts on them.
 """
 
 from __future__ import annotations
@@ -213,6 +213,7 @@ replication.quota.window.num int 11 >=1
 replication.quota.window.size.seconds int 1 >=1
 request.timeout.ms int 30000
 reserved.broker.max.id int 1000 >=0 until=3.9
+sasl.enabled.mechanisms list GSSAPI dynamic
 security.inter.broker.protocol string PLAINTEXT in:PLAINTEXT,SSL,SASL_PLAINTEXT,SASL_SSL
 share.coordinator.append.linger.ms int 5 >=0 since=4.1 until=4.1
 share.coordinator.append.linger.ms int -1 >=-1 since=4.2
@@ -232,6 +233,7 @@ socket.listen.backlog.size int 50 >=1
 socket.receive.buffer.bytes int 102400
 socket.request.max.bytes int 104857600 >=1
 socket.send.buffer.bytes int 102400
+ssl.client.auth string none in:required,requested,none dynamic
 transaction.abort.timed.out.transaction.cleanup.interval.ms int 10000 >=1
 transaction.max.timeout.ms int 900000 >=1
 transaction.partition.verification.enable bool true dynamic since=3.5
@@ -290,7 +292,11 @@ unclean.leader.election.enable unclean.leader.election.enable
 """
 
 DOCS = {
+    "sasl.enabled.mechanisms": "Mechanisms of a SASL listener: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER.",
+    "ssl.client.auth": "Whether clients of a TLS listener must have a certificate.",
     "auto.create.topics.enable": "A Metadata request for a topic that does not exist creates it.",
+    "connection.failed.authentication.delay.ms": "How long the answer to a failed authentication is delayed.",
+    "connections.max.reauth.ms": "How long a SASL session lasts before the client has to authenticate again; 0: for ever.",
     "connections.max.idle.ms": "A connection on which nothing arrived for this long is closed.",
     "default.replication.factor": "Replicas of a topic that is created without a number of its own.",
     "delete.topic.enable": "DeleteTopics is refused where this is false.",

@@ -31,6 +31,9 @@ DEFAULT_VERSION = "4.1"
 FIRST_RELEASE = (3, 4)
 LAST_RELEASE = (4, 4)
 
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""Kafka's values of security.protocol (SecurityProtocol)."""
+
 Value = bool | int | float | str | list[str] | None
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.api.cluster_options import ClockName, Release, TopicsKind
 from broker_sim.api.time_control import WAIT
 from broker_sim.common.text import UsageError
+from broker_sim.config.settings import SECURITY_PROTOCOLS
 from broker_sim.control.resolve import check_broker
 from broker_sim.control.shapes import BROKER, CLOCK, CLUSTER
 from broker_sim.control.table import operation
@@ -149,6 +150,8 @@ def overview(clusters: Clusters, name: str) -> dict[str, Any]:
         "bootstrap": cluster.bootstrap,
         "brokers": len(cluster.brokers),
         "as_version": cluster.config.as_version,
+        "security_protocol": cluster.security.protocol,
+        "ca": cluster.security.ca_pem,
         "clock": cluster.time.mode,
         "topics": list(cluster.state.topics),
     }
@@ -184,6 +187,13 @@ async def get_cluster(clusters: Clusters, given: dict[str, Any]) -> Any:
     Field(
         "config", MapOf(SettingValue()), "settings by Kafka's names", example={"group.initial.rebalance.delay.ms": "0"}
     ),
+    Field(
+        "security_protocol",
+        Choice(SECURITY_PROTOCOLS),
+        "what clients must do",
+        default=SECURITY_PROTOCOLS[0],
+    ),
+    Field("users", MapOf(Text()), "passwords by user name, for SASL", example={"alice": "secret"}),
     Field("clock", ClockName(), "real, scaled:N or manual", default="real", example="manual"),
     Field("seed", NameOrNumber(), "seed of the random numbers"),
     Field("data", Text(), "name of its directory within the data directory (default: in memory)"),

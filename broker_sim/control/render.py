@@ -207,7 +207,9 @@ def _topic(topic: Mapping[str, Any]) -> str:
 
 def _cluster(cluster: Mapping[str, Any]) -> str:
     topics = ", ".join(cluster["topics"]) or "none"
-    return f"{cluster['id']}: {cluster['bootstrap']}, as {cluster['as_version']}, clock {cluster['clock']}, topics {topics}"
+    protocol = "" if cluster["security_protocol"] == "PLAINTEXT" else f", {cluster['security_protocol']}"
+    release = f"as {cluster['as_version']}, clock {cluster['clock']}"
+    return f"{cluster['id']}: {cluster['bootstrap']}{protocol}, {release}, topics {topics}"
 
 
 def _pending(answer: Mapping[str, Any]) -> str:

@@ -205,12 +205,14 @@ TOPIC = Shape(
 )
 CLUSTER = Shape(
     "Cluster",
-    "a virtual cluster of this process",
+    "a virtual cluster of this process; ca: the certificate authority that its clients trust, in PEM",
     {
         "id": "string",
         "bootstrap": "string",
         "brokers": "integer",
         "as_version": "string",
+        "security_protocol": "string",
+        "ca": "string?",
         "clock": "string",
         "topics": ["string"],
     },

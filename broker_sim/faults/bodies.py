@@ -7,6 +7,7 @@
    workers; other bytes are ``{"base64": ".."}``. Ids of topics read as Kafka prints them.
 3. Sizes are bounded: longer byte strings are ``{"bytes": n}``, longer texts end with an ellipsis, and a message with too many values
    ends its arrays with ``{"more": n}``.
+4. Credentials are counted, never shown: passwords and tokens of SaslAuthenticate are ``{"bytes": n}``.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ MOST_VALUES = 10_000
 _CONSUMER = "consumer"
 _ENUMERATED = ("api_key", "error_code")
 """Fields whose values are members of an enum where a handler has made them."""
+
+_CREDENTIALS = "auth_bytes"
 
 _NEWEST = 3  # version of the consumer protocol
 
@@ -92,6 +95,8 @@ def _shower(name: str, spec: FieldSpec, version: int) -> _Shower | None:
     if spec.kind == "array":
         element = spec.element()
         return _array(_struct(element.item, version) if element.kind == "struct" else _shower(name, element, version))
+    if name == _CREDENTIALS:
+        return lambda value, budget: {"bytes": len(value)}
     if spec.entity is Entity.SUBSCRIPTION:
         return lambda value, budget: _consumers(value, budget, _subscription)
     if spec.entity is Entity.ASSIGNMENT:

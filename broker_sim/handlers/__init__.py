@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from itertools import groupby
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_sim.handlers.context import LARGE, FastHandler, RequestContext
 from broker_sim.handlers.repeated import Repeated
@@ -36,7 +36,10 @@ from kafka_wire.frame import encode_response_head, response_is_tagged
 from kafka_wire.schema import holds_records
 from kafka_wire.wire import skipping_tagged_fields
 
-__all__ = ["Route", "Routes", "UnsupportedRequest", "handler_modules", "supported", "traits_of"]
+if TYPE_CHECKING:
+    from broker_sim.authentication.authenticator import Authenticator
+
+__all__ = ["LookUp", "Route", "Routes", "UnsupportedRequest", "handler_modules", "supported", "traits_of"]
 
 
 class UnsupportedRequest(Exception):
@@ -153,13 +156,31 @@ def _joined(pieces: list[bytes]) -> Iterator[bytes]:
             yield from run
 
 
+class LookUp(Protocol):
+    """A connection's way from a frame's API key and version to the route: `Routes`, or what restricts them until its client is
+    authenticated."""
+
+    @property
+    def authenticator(self) -> Authenticator | None: ...
+
+    def longest_frame(self, limit: int) -> int: ...
+
+    def __getitem__(self, code: int, /) -> Route: ...
+
+
 class Routes(dict[int, Route]):
     """``routes[(api_key << 16) + (version & 0xFFFF)]``, filled on demand; an UnsupportedRequest for unknown APIs and versions."""
+
+    authenticator = None
 
     def __init__(self, as_version: str) -> None:
         super().__init__()
         self.as_version = as_version
         self.supported = supported(as_version)
+
+    def longest_frame(self, limit: int) -> int:
+        """Bytes that a frame may have, of a broker whose own limit is ``limit``."""
+        return limit
 
     def __missing__(self, code: int) -> Route:
         api_key, version = _signed16(code >> 16), _signed16(code & 0xFFFF)

@@ -8,11 +8,11 @@ error and the words of Kafka's controller. Source: ConfigurationControlManager, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from broker_sim.common.slices import Pace, counted
-from broker_sim.config.settings import ConfigError, ConfigType
+from broker_sim.config.settings import BrokerConfig, ConfigError, ConfigType
 from broker_sim.metadata.cluster_state import Broker, ClusterState, KafkaError
 from broker_sim.metadata.entity_configs import Entity, entities
 from broker_sim.metadata.entity_configs import check as check_entity
@@ -21,7 +21,16 @@ from kafka_wire.errors import Err
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 
-NOT_HERE = frozenset({"listeners", "listener.security.protocol.map", "principal.builder.class", "metric.reporters"})
+NOT_HERE = frozenset(
+    {
+        "listeners",
+        "listener.security.protocol.map",
+        "metric.reporters",
+        "principal.builder.class",
+        "sasl.enabled.mechanisms",
+        "ssl.client.auth",
+    }
+)
 """Dynamic in Kafka; here they are what the simulator was started with."""
 
 LOGGER = "broker_sim"
@@ -154,6 +163,7 @@ def _check_broker(
     if fixed:
         raise KafkaError(Err.INVALID_REQUEST, f"Cannot update these configs dynamically: Set({', '.join(fixed)})")
     unmovable = [name for name in changed if name in NOT_HERE]
+    _check_values(config, unmovable, known)
     if unmovable and node is None:
         text = "Cannot update these configs at default cluster level, broker id must be specified"
         raise KafkaError(Err.INVALID_REQUEST, f"{text}: Set({', '.join(unmovable)})")
@@ -163,12 +173,16 @@ def _check_broker(
         raise KafkaError(
             Err.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
         )
+    _check_values(config, changed, known)
+    return dict(known)
+
+
+def _check_values(config: BrokerConfig, names: Iterable[str], values: Own) -> None:
     try:
-        for name in changed:
-            config.settings[name].parse(known[name])
+        for name in names:
+            config.settings[name].parse(values[name])
     except ConfigError as error:
         raise KafkaError(Err.INVALID_REQUEST, str(error)) from None
-    return dict(known)
 
 
 def is_list(broker: Broker, resource: Resource, name: str) -> bool:

@@ -68,8 +68,9 @@ from broker_sim.coordinator.client import Client
 from kafka_wire.codec import EncodeError
 
 if TYPE_CHECKING:
+    from broker_sim.authentication.authenticator import Authenticator
     from broker_sim.common.refusals import Refusals
-    from broker_sim.handlers import Route, Routes
+    from broker_sim.handlers import LookUp, Route, Routes
     from broker_sim.metadata.cluster_state import Broker
 
 __all__ = [
@@ -117,6 +118,10 @@ class ConnectionLike(Protocol):
     @property
     def client_host(self) -> str: ...
 
+    @property
+    def authenticator(self) -> Authenticator | None:
+        """What authenticates its client; None where the listener has no SASL."""
+
     def defer(self, correlation_id: int) -> RequestContext:
         """For fast paths: the context with which ``flush_batches()`` answers this frame; return DEFERRED after it."""
 
@@ -141,6 +146,15 @@ class ConnectionLike(Protocol):
 
     def refuse(self, reason: str) -> None:
         """Close the connection as after a frame that is no request, with one log line."""
+
+    def end(self, reason: str) -> None:
+        """As `refuse`, once the request that is being handled is answered."""
+
+    def forget_repeats(self) -> None:
+        """Handle no request as a repeated one: each may be refused from now on."""
+
+    def read_tokens(self, authenticate: Callable[[bytes], bytes]) -> None:
+        """After this request SASL tokens come without headers; ``authenticate`` answers one, or raises AuthenticationFailed."""
 
     def mute(self, muted: bool) -> None:
         """Handle no further request until it is unmuted; replies go out."""
@@ -167,6 +181,9 @@ class Owner(Protocol):
     tap: Tap | None
     refusals: Refusals
     """Reports connections that are closed because of an invalid frame."""
+
+    def admission(self) -> LookUp:
+        """How a new connection looks its requests up."""
 
     def opened(self, connection: Any) -> None: ...
 

@@ -13,7 +13,7 @@ Exceptions have ``failed`` among the ``TRAITS`` of their handler's file.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker_sim.handlers import traits_of
 from broker_sim.handlers.traits import ErrorRequest, HealthyRow, SessionPartitions
@@ -22,7 +22,14 @@ from kafka_wire.errors import Err
 from kafka_wire.schema import ERROR_TEXT, Entity, EntityBy, FieldSpec
 from kafka_wire.wire import MAX_STRING
 
-__all__ = ["error_response", "first_error", "has_long_text", "plain_answer"]
+if TYPE_CHECKING:
+    from broker_sim.handlers.context import RequestContext
+
+__all__ = ["error_response", "first_error", "has_long_text", "plain_answer", "refuse_client"]
+
+
+_READ_MS = 100
+"""In which a client can read why its authentication failed: kafka-python drops a response that comes with the connection's end."""
 
 
 def error_response(
@@ -175,3 +182,22 @@ def _made_finder(cls: Any) -> _Finder | None:
         return 0
 
     return find
+
+
+def refuse_client(ctx: RequestContext, response: Any, reason: str) -> None:
+    """A client that fails to authenticate: its connection handles nothing more, ``response`` is sent after
+    connection.failed.authentication.delay.ms by the client's clock, then it is closed; ``reason`` goes into the log."""
+    ctx.connection.end(reason)
+    if response is None:
+        ctx.connection.close()
+        return
+    ctx.connection.mute(True)  # until it is closed
+    clock = ctx.broker.state.clock.wire
+
+    def answer() -> None:
+        ctx.reply(response)
+        clock.call_at_ms(clock.now_ms() + _READ_MS, ctx.connection.close)
+
+    delay_ms = ctx.broker.state.config.int("connection.failed.authentication.delay.ms")
+    timer = clock.call_at_ms(clock.now_ms() + delay_ms, answer)
+    ctx.on_disconnect(timer.cancel)

@@ -1,27 +1,61 @@
-"""SaslHandshake (17), versions 0-1: every listener is PLAINTEXT, for which Kafka returns ILLEGAL_SASL_STATE without mechanisms.
+"""SaslHandshake (17), versions 0-1 (KIP-43, KIP-152): the mechanism that a client wants.
 
-The client then reports that its security.protocol does not fit. Source: KafkaApis.handleSaslHandshakeRequest.
+After version 0 tokens come without headers. A listener without SASL, and an authenticated connection whose session has no end, return
+ILLEGAL_SASL_STATE without mechanisms, from which the client knows that its security.protocol does not fit. Sources:
+KafkaApis.handleSaslHandshakeRequest, SaslServerAuthenticator.
 """
 
 from __future__ import annotations
 
 import logging
+from functools import partial
 
+from broker_sim.authentication.authenticator import Authenticator, State
 from broker_sim.common.refusals import named
 from broker_sim.common.text import short
 from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.error_response import refuse_client
 from kafka_wire.errors import Err
 from kafka_wire.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 log = logging.getLogger("broker_sim")
 
 
-def handle(ctx: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+def handle(ctx: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse | None:
+    authenticator = ctx.connection.authenticator
+    if authenticator is None:
+        _warn(ctx, request.mechanism)
+        return SaslHandshakeResponse(error_code=Err.ILLEGAL_SASL_STATE)
+    if not authenticator.may_handshake():
+        return SaslHandshakeResponse(error_code=Err.ILLEGAL_SASL_STATE)
+    mechanisms = list(authenticator.mechanisms)
+    if not authenticator.handshake(request.mechanism):
+        refused = SaslHandshakeResponse(error_code=Err.UNSUPPORTED_SASL_MECHANISM, mechanisms=mechanisms)
+        enabled = ", ".join(mechanisms)
+        refuse_client(
+            ctx,
+            None if authenticator.user else refused,  # Kafka does not answer one that authenticates again
+            f"SASL mechanism {short(request.mechanism)} is not enabled (sasl.enabled.mechanisms: {enabled})",
+        )
+        return None
+    if ctx.api_version == 0 and authenticator.state is State.AUTHENTICATE:
+        ctx.connection.read_tokens(partial(_token, authenticator))
+    return SaslHandshakeResponse(mechanisms=mechanisms)
+
+
+def _token(authenticator: Authenticator, token: bytes) -> bytes:
+    return authenticator.authenticate(token)[0]
+
+
+def _warn(ctx: RequestContext, mechanism: str) -> None:
     if ctx.broker.state.warned_once.first("SaslHandshake", ctx.client_id, ctx.client_host):
+        protocol = ctx.broker.state.security_protocol
         log.warning(
-            "%s (client id %s) asks for SASL, mechanism %s: broker-sim has no SASL; use security.protocol=PLAINTEXT",
+            "%s (client id %s) asks for SASL, mechanism %s: the listener has none; use security.protocol=%s, or start "
+            "the cluster with security_protocol SASL_%s",
             ctx.client_host,
             named(ctx.client_id),
-            short(request.mechanism),
+            short(mechanism),
+            protocol,
+            protocol,
         )
-    return SaslHandshakeResponse(error_code=Err.ILLEGAL_SASL_STATE)

@@ -63,8 +63,14 @@ _LOWEST_MAY_BE_0 = 4
 def handle(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if ctx.api_version >= 3 and not _is_valid(request):
         return ApiVersionsResponse(error_code=Err.INVALID_REQUEST)
+    _answered(ctx.connection)
     state = ctx.broker.state
     return _answer(state.as_version, _groups(state), ctx.api_version)
+
+
+def _answered(connection: ConnectionLike) -> None:
+    if connection.authenticator is not None:
+        connection.authenticator.versions_answered()
 
 
 def _is_valid(request: ApiVersionsRequest) -> bool:
@@ -87,6 +93,7 @@ def _fast(api_version: int) -> FastHandler:
             api_version >= 3 and not _is_valid(decode(ApiVersionsRequest, api_version, frame, body))
         ):
             return None
+        _answered(connection)
         state = connection.broker.state
         return _encoded(state.as_version, _groups(state), api_version)
 

@@ -173,12 +173,13 @@ def _check_node(broker: Broker, name: str, expected: str) -> None:
 def _identity(broker: Broker) -> dict[str, str]:
     """The settings in which brokers of one cluster differ: this broker's."""
     state = broker.state
-    listener = f"PLAINTEXT://{broker.host}:{broker.port}"
+    protocol = state.security_protocol
+    listener = f"{protocol}://{broker.host}:{broker.port}"
     shown = {
         "advertised.listeners": listener,
         "broker.id": str(broker.node_id),
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": f"{protocol}:{protocol},CONTROLLER:PLAINTEXT",
         "listeners": listener,
         "log.dirs": IN_MEMORY if state.disk.data_dir is None else str(state.disk.data_dir),
         "node.id": str(broker.node_id),

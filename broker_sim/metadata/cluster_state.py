@@ -119,6 +119,8 @@ class ClusterState:
         """Requests that take longer than others should wait."""
         self.maintenance = LogMaintenance(self)
         self.warned_once = Once()
+        self.security_protocol = "PLAINTEXT"
+        """Of every listener."""
         """What the log says of a client once, though it happens at each of its requests."""
         self.buggify: Buggify | None = None
         """See ``buggify``: None but in simulations."""

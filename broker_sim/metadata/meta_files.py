@@ -24,7 +24,7 @@ from typing import Any
 
 from broker_sim.storage.checkpoints import CLEANER_FILE, LEADER_EPOCH_FILE, LOG_START_FILE
 from broker_sim.storage.checkpoints import PARTITION_FILE as PARTITION_FILE
-from broker_sim.storage.files import FILES, Files
+from broker_sim.storage.files import FILES, Closable, Files
 from kafka_wire.uuids import uuid_bytes, uuid_text
 
 log = logging.getLogger("broker_sim.metadata")
@@ -35,6 +35,9 @@ PRODUCER_ID_BLOCK = 1000
 STATE_FILE = "cluster.json"
 PROPERTIES_FILE = "meta.properties"
 FORMAT = 1
+
+LOCK_FILE = ".lock"
+"""Kafka's name for the file that is locked while a broker uses a log directory."""
 
 _DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<index>0|[1-9][0-9]{0,9})")
 _OF_A_NEW_LOG = re.compile(
@@ -47,6 +50,15 @@ _ODD = "is a link, or not a regular file; a data directory has files and directo
 
 class StoreError(Exception):
     """The data directory has contents that can't be interpreted; the text names the file."""
+
+
+def lock_directory(directory: Path, files: Files) -> Closable:
+    """Make the directory, see that it can be written, and keep others out until that is closed. Raises StoreError."""
+    files.make_dir(directory, sync=True)
+    try:
+        return files.lock(directory / LOCK_FILE)
+    except BlockingIOError:
+        raise StoreError("in use by another cluster, or by a Kafka broker; stop it, or take a copy") from None
 
 
 def read_bytes(directory: Path, files: Files = FILES) -> bytes | None:

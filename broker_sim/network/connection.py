@@ -18,7 +18,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.refusals import size_in_words
 from broker_sim.common.text import short
@@ -29,11 +30,14 @@ from broker_sim.handlers.repeated import Again
 from broker_sim.network.repeated_requests import Template
 from broker_sim.network.reply_queue import ReplyQueue
 from broker_sim.network.reply_writer import WRITE_ALONE
-from broker_sim.network.request_memo import RequestMemo
+from broker_sim.network.request_memo import NoMemo, RequestMemo
 from broker_sim.network.waiting_bytes import WaitingBytes
 from kafka_wire.codec import DecodeError, skip_tagged_fields
 from kafka_wire.errors import Err
 from kafka_wire.wire import LENIENT
+
+if TYPE_CHECKING:
+    from broker_sim.authentication.authenticator import Authenticator
 
 WRITE_CHUNK = 262_144
 """Bytes of replies that are collected before they are handed to the transport."""
@@ -43,7 +47,7 @@ _START = struct.Struct(">iIi")  # the same up to the correlation id
 _ID = struct.Struct(">i")  # the correlation id
 _SMALLEST = 10  # bytes of a frame that holds a request header
 
-_PENDING, _UNREAD, _CLOSING, _MUTED, _PACED = 1, 2, 4, 8, 16  # why no further frame is handled: `_stop`
+_PENDING, _UNREAD, _CLOSING, _MUTED, _PACED, _ENDING = 1, 2, 4, 8, 16, 32  # why no further frame is handled: `_stop`
 
 log = logging.getLogger("broker_sim.server")
 
@@ -69,12 +73,14 @@ class Connection(asyncio.Protocol):
         "last_active",
         "number",
         "reason",
+        "routes",
         "scratch",
     )
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self.broker = owner.broker
+        self.routes = owner.admission()
         self.client_id: str | None = None
         self.scratch: object | None = None
         self.last_active = owner.tick
@@ -92,6 +98,10 @@ class Connection(asyncio.Protocol):
         self._waiting = WaitingBytes()
         self._replies = ReplyQueue()
         self._host: str | None = None
+
+    @property
+    def authenticator(self) -> Authenticator | None:
+        return self.routes.authenticator
 
     @property
     def client_host(self) -> str:
@@ -191,7 +201,7 @@ class Connection(asyncio.Protocol):
             return False
         answer: Any = None
         try:
-            route = self._route = owner.routes[code]
+            route = self._route = self.routes[code]
             if route.flexible:
                 if data[body]:
                     return False
@@ -239,7 +249,9 @@ class Connection(asyncio.Protocol):
         if self._replies.out and self._deferring < 0:
             self._write()
         waiting = self._waiting
-        if self._stop or self._deferring >= 0:
+        if self._stop & (_ENDING | _PENDING) == _ENDING:
+            self.close()
+        elif self._stop or self._deferring >= 0:
             waiting.hold(data, pos)
         elif pos != len(data) or waiting.tail is not None or not waiting.reading:
             self._keep(data, pos)
@@ -252,7 +264,7 @@ class Connection(asyncio.Protocol):
         replies, out = self._replies, self._replies.out
         size_out = 0
         total = len(data)
-        unpack, routes, max_size = _PREFIX.unpack_from, self._owner.routes, self._owner.max_request_bytes
+        unpack, routes, max_size = _PREFIX.unpack_from, self.routes, self._owner.max_request_bytes
         memo, tap, buggify = self._memo, self._owner.tap, self.broker.state.buggify
         short = tap is None and (buggify is None or not buggify.fires("takes no short way"))
         while total - pos >= 14:
@@ -418,8 +430,8 @@ class Connection(asyncio.Protocol):
             need = 4
             if left >= 4:
                 size = int.from_bytes(data[pos : pos + 4], "big", signed=True)
-                if not _SMALLEST <= size <= self._owner.max_request_bytes:
-                    limit = self._owner.max_request_bytes
+                limit = self.routes.longest_frame(self._owner.max_request_bytes)
+                if not _SMALLEST <= size <= limit:
                     self.refuse(f"a frame of {size} bytes; expected {_SMALLEST} to {limit}{size_in_words(size)}")
                     return
                 need = size + 4
@@ -516,6 +528,8 @@ class Connection(asyncio.Protocol):
         self._write()
         if all_answered:
             self._stop &= ~_PENDING
+            if self._stop & (_ENDING | _MUTED) == _ENDING:
+                self.close()
             self._unblock()
 
     def _write(self) -> None:
@@ -531,9 +545,24 @@ class Connection(asyncio.Protocol):
 
     def refuse(self, reason: str) -> None:
         """Close, with one log line; earlier replies are still written."""
+        self.end(reason)
+        self.close()
+
+    def end(self, reason: str) -> None:
+        """As `refuse`, once the request that is being handled is answered; no further one is handled."""
         self.reason = reason
         self._owner.refusals.log(self.client_host, self.client_id, reason)
-        self.close()
+        self._stop |= _ENDING
+
+    def forget_repeats(self) -> None:
+        """Each request is looked up in ``routes`` from now on, which may refuse it."""
+        self._memo = NoMemo()
+
+    def read_tokens(self, authenticate: Callable[[bytes], bytes]) -> None:
+        """See ``context``: until the client is authenticated it sends tokens with a size and no header."""
+        from broker_sim.network.sasl_tokens import SaslTokens
+
+        SaslTokens.take_over(self, self._transport, authenticate)  # type: ignore[arg-type]
 
     def failed(self, what: object) -> None:
         """Close after an exception in our own code, which goes into the log."""

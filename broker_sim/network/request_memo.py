@@ -12,7 +12,7 @@ from typing import Any
 from broker_sim.handlers.context import RequestContext
 from broker_sim.network.repeated_requests import RepeatedRequests
 
-__all__ = ["RequestMemo"]
+__all__ = ["NoMemo", "RequestMemo"]
 
 _MOST = 4
 """Requests that are remembered, of at most _LONGEST bytes each, with replies of at most four times as many."""
@@ -61,3 +61,15 @@ class RequestMemo:
         if self.repeated is None:
             self.repeated = RepeatedRequests()
         self.repeated.handled(context, frame, body, request)
+
+
+class NoMemo(RequestMemo):
+    """Remembers nothing: for a connection whose every request may be refused."""
+
+    __slots__ = ()
+
+    def answered(self, frame: bytes, reply: Sequence[bytes], repeats: Callable[[], Callable[[], bool] | None]) -> None:
+        """Without effect."""
+
+    def handled(self, context: RequestContext, frame: bytes, body: int, request: Any) -> None:
+        """Without effect."""

@@ -16,15 +16,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker_sim.common.refusals import Refusals
-from broker_sim.handlers import Routes
+from broker_sim.handlers import LookUp, Routes
 from broker_sim.network.connection import Connection, log
 
 if TYPE_CHECKING:
+    from broker_sim.authentication.security import Security
     from broker_sim.common.clock import Clock, Timer
     from broker_sim.handlers.context import Tap
     from broker_sim.metadata.cluster_state import Broker
+    from broker_sim.network.tls import TlsProtocol
 
-__all__ = ["BrokerServer", "bind_error", "listen"]
+__all__ = ["BrokerServer", "address", "bind_error", "listen"]
 
 _LOOKS = 20
 """Looks for idle connections in the time that makes one idle."""
@@ -48,6 +50,11 @@ def listen(host: str, port: int) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+def address(host: str, port: int) -> str:
+    """``host:port``, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def bind_error(host: str, port: int, error: OSError) -> str:
@@ -76,13 +83,19 @@ def _keeper(sock: socket.socket) -> socket.socket | None:
 
 
 class BrokerServer:
-    """Serves ``broker`` on a socket. ``routes`` is shared by the brokers of a cluster; ``listener`` binds its port again."""
+    """Serves ``broker`` on a socket. ``routes`` is shared by the brokers of a cluster; ``listener`` binds its port again;
+    ``security``: what clients must do first, None for PLAINTEXT."""
 
     def __init__(
-        self, broker: Broker, clock: Clock, routes: Routes, listener: Callable[[str, int], socket.socket] = listen
+        self,
+        broker: Broker,
+        clock: Clock,
+        routes: Routes,
+        listener: Callable[[str, int], socket.socket] = listen,
+        security: Security | None = None,
     ) -> None:
         config = broker.state.config
-        self.broker, self.clock, self.routes = broker, clock.wire, routes
+        self.broker, self.clock, self.routes, self.security = broker, clock.wire, routes, security
         self.max_request_bytes = config.int("socket.request.max.bytes")
         self.tick = 0
         self.refusals = Refusals(log, self.clock.now_ms)
@@ -90,12 +103,15 @@ class BrokerServer:
         """Observes this broker's requests and injects faults; None without these."""
         self.connections: dict[Connection, None] = {}
         """In the order in which they came: no set, as nothing may depend on addresses."""
+        self.handshakes: dict[TlsProtocol, None] = {}
+        """TLS handshakes that are going on."""
+        self.hung_up = False
+        """Whether no connection is wanted: it is down, or goes down."""
         self._max_idle_ms = config.int("connections.max.idle.ms")
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self.call_soon: Callable[..., object] = self._loop.call_soon
         self._server: asyncio.Server | None = None
-        self._hung_up = False
         self._sweep: Timer | None = None
         self._enlisted: list[Connection] = []
         self._all_closed: asyncio.Future[None] | None = None
@@ -107,8 +123,17 @@ class BrokerServer:
         self._address = sock.getsockname()[:2]
         if self._keeper is None:
             self._keeper = _keeper(sock)
-        self._hung_up = False
-        self._server = await self._loop.create_server(lambda: Connection(self), sock=sock, backlog=_BACKLOG)
+        self.hung_up = False
+        self._server = await self._loop.create_server(self._accepts(), sock=sock, backlog=_BACKLOG)
+
+    def _accepts(self) -> Callable[[], asyncio.BaseProtocol]:
+        """What makes the protocol of an accepted connection."""
+        if self.security is None or self.security.tls is None:
+            return lambda: Connection(self)
+        from broker_sim.network.tls import TlsProtocol
+
+        context, protocol = self.security.tls, self.security.protocol
+        return lambda: TlsProtocol(self, context, protocol)
 
     @property
     def listening(self) -> bool:
@@ -148,14 +173,16 @@ class BrokerServer:
                 await asyncio.sleep(0)
 
     async def _hang_up(self, graceful: bool) -> None:
-        self._hung_up = True
+        self.hung_up = True
         if self._server is not None:
             await self._accept_no_more(self._server)
             self._server.close()
             self._server = None
         self.end_iteration()
-        if self.connections:
+        if self.connections or self.handshakes:
             self._all_closed = self._loop.create_future()
+            for handshake in tuple(self.handshakes):
+                handshake.abort()
             for connection in tuple(self.connections):
                 if graceful:
                     connection.close()
@@ -179,12 +206,20 @@ class BrokerServer:
 
     # --- what its connections call ------------------------------------------------------------------------------------
 
+    def admission(self) -> LookUp:
+        """How a new connection looks its requests up."""
+        if self.security is None or self.security.sasl is None:
+            return self.routes
+        from broker_sim.handlers.authentication import AuthenticatingRoutes
+
+        return AuthenticatingRoutes(self.routes, self.security.sasl)
+
     def opened(self, connection: Connection) -> None:
         """Add a connection of a client."""
         self.connections[connection] = None
         if self.tap is not None:
             self.tap.opened(connection)
-        if self._hung_up:
+        if self.hung_up:
             # accepted before the port was closed: `_hang_up` waits for it, too, and cancels no timer afterwards
             connection.abort()
         elif self._sweep is None and self._max_idle_ms >= 0:
@@ -197,7 +232,15 @@ class BrokerServer:
             self.tap.closed(connection)
         for callback in self.broker.on_closed:
             callback(self.broker, connection)
-        if self._all_closed is not None and not self.connections and not self._all_closed.done():
+        self._one_less()
+
+    def handshake_ended(self, handshake: TlsProtocol) -> None:
+        """Its connection has been made, or its socket is closed."""
+        self.handshakes.pop(handshake, None)
+        self._one_less()
+
+    def _one_less(self) -> None:
+        if self._all_closed is not None and not self._all_closed.done() and not (self.connections or self.handshakes):
             self._all_closed.set_result(None)
 
     def enlist(self, connection: Connection) -> None:

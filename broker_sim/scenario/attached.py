@@ -1,7 +1,7 @@
 """The user's own program beside a scenario: started with the brokers' address, listened to for its end, ended with all that it started.
 
 program = Attached(["./start-consumers.sh", "{bootstrap}"])
-await program.start("127.0.0.1:40001", ended)      # ended() is called when it has ended by itself
+await program.start(Access("127.0.0.1:40001"), ended)      # ended() is called when it has ended by itself
 program.code, program.words                        # 3, "ended with code 3 after 0.4 s"
 await program.stop()
 """
@@ -15,6 +15,7 @@ import signal
 from collections.abc import Callable, Sequence
 
 from broker_sim.common.text import UsageError, duration_text
+from broker_sim.scenario.clients import Access
 
 __all__ = ["ADDRESS", "Attached"]
 
@@ -25,7 +26,8 @@ ADDRESS = "the brokers' address is in its environment as BOOTSTRAP, and {bootstr
 
 
 class Attached:
-    """One program. ``command``: ``{bootstrap}`` in its words is the brokers' address, which BOOTSTRAP in its environment is, too."""
+    """One program. ``command``: ``{bootstrap}`` in its words is the brokers' address, which BOOTSTRAP in its environment is, too.
+    What the listeners require is there by librdkafka's names: SECURITY_PROTOCOL, SASL_USERNAME, SSL_CA_LOCATION and so on."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self.command = list(command)
@@ -35,10 +37,11 @@ class Attached:
         self._process: asyncio.subprocess.Process | None = None
         self._watching: asyncio.Task[None] | None = None
 
-    async def start(self, bootstrap: str, ended: Callable[[], object]) -> None:
+    async def start(self, access: Access, ended: Callable[[], object]) -> None:
         """Start it. Raises UsageError where that can't be."""
-        words = [word.replace("{bootstrap}", bootstrap) for word in self.command]
-        environment = {**os.environ, "BOOTSTRAP": bootstrap, "BROKER_SIM_BOOTSTRAP": bootstrap}
+        words = [word.replace("{bootstrap}", access.bootstrap) for word in self.command]
+        environment = {**os.environ, "BOOTSTRAP": access.bootstrap, "BROKER_SIM_BOOTSTRAP": access.bootstrap}
+        environment |= {name.upper().replace(".", "_"): value for name, value in access.security.items()}
         began_s = asyncio.get_running_loop().time()
         try:
             self._process = await asyncio.create_subprocess_exec(

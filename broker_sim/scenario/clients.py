@@ -22,14 +22,19 @@ import sys
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError, expected, installing, nearest, unknown
 from broker_sim.journal.vocabulary import FORMER_FIELDS, current_field
 from broker_sim.scenario.model import ClientPlan
 
+if TYPE_CHECKING:
+    from broker_sim.api.cluster import Cluster
+
 __all__ = [
     "APPS",
+    "Access",
     "Clients",
     "OnReport",
     "ProcessClient",
@@ -68,6 +73,20 @@ _NEEDS = {
 }
 _PATIENCE_S = 2.0
 _TAIL = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How clients reach the brokers: their address, and by librdkafka's names what their listeners require, nothing for PLAINTEXT."""
+
+    bootstrap: str
+    security: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def to(cls, kafka: Cluster) -> Access:
+        """To the brokers of a cluster."""
+        security = kafka.security
+        return cls(kafka.bootstrap, security.client_settings() if security.has_sasl or security.has_tls else {})
 
 
 class ScenarioClient(ABC):
@@ -274,16 +293,16 @@ class Clients:
         await asyncio.gather(*(client.stop() for client in self.all.values()))
 
 
-def processes(plans: list[ClientPlan], bootstrap: str, report: OnReport, commands: Mapping[str, str]) -> Clients:
+def processes(plans: list[ClientPlan], access: Access, report: OnReport, commands: Mapping[str, str]) -> Clients:
     """Clients that are processes. ``commands``: see ``kind_or_command``. Raises UsageError."""
 
     def command(plan: ClientPlan) -> list[str]:
         chosen = kind_or_command(plan, commands)
         if chosen not in APPS:
             check_program(chosen)
-            return [*shlex.split(chosen), settings_of(plan, bootstrap)]
+            return [*shlex.split(chosen), settings_of(plan, access)]
         need(chosen)
-        return [sys.executable, "-m", f"broker_sim.scenario.apps.{APPS[chosen]}", settings_of(plan, bootstrap)]
+        return [sys.executable, "-m", f"broker_sim.scenario.apps.{APPS[chosen]}", settings_of(plan, access)]
 
     return Clients(ProcessClient(plan, command(plan), report) for plan in plans if plan.kind != "external")
 
@@ -311,9 +330,10 @@ def check_given(plans: Iterable[ClientPlan], commands: Mapping[str, str]) -> Non
             raise unknown("client or kind of client", name, known)
 
 
-def settings_of(plan: ClientPlan, bootstrap: str) -> str:
+def settings_of(plan: ClientPlan, access: Access) -> str:
     """What an app is started with."""
-    return json.dumps({"bootstrap": bootstrap, "client_id": plan.name, **plan.settings})
+    security = {"security": dict(access.security)} if access.security else {}
+    return json.dumps({"bootstrap": access.bootstrap, "client_id": plan.name, **security, **plan.settings})
 
 
 async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[str]:

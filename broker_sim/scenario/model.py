@@ -1,6 +1,7 @@
 """A scenario: the content of a file, validated as a whole before anything runs.
 
-    cluster:  {brokers: 3, as_version: "3.9", clock: real, seed: 7, offsets_partitions: 50, initial_rebalance_delay: 3s, config: {...}}
+    cluster:  {brokers: 3, as_version: "3.9", clock: real, seed: 7, offsets_partitions: 50, initial_rebalance_delay: 3s, config: {...},
+               security_protocol: SASL_PLAINTEXT, users: {alice: secret}}
     import:   {describe: groups.txt}
     topics:   [{name: orders, partitions: 6, records: 100, rate: 20/s}]
     known:    {aiokafka: text}                                        why this scenario is broken with these kinds of clients
@@ -28,15 +29,17 @@ All errors of a file are reported together, a line each.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from broker_sim.authentication.security import Security
 from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, unknown
+from broker_sim.config.settings import SECURITY_PROTOCOLS, BrokerConfig, ConfigError
 from broker_sim.fields.kafka import ErrorCode
-from broker_sim.fields.kinds import Choice, Count, MapOf, NameOrNumber, SettingValue
+from broker_sim.fields.kinds import Choice, Count, MapOf, NameOrNumber, SettingValue, Text
 from broker_sim.fields.problems import WrongInput
 from broker_sim.scenario.expectations import Matcher, matchers_of
 from broker_sim.scenario.files import (
@@ -252,8 +255,6 @@ def _twice(table: Table, what: str, named: list[tuple[str, str]]) -> None:
 
 
 def _cluster(table: Table) -> dict[str, Any]:
-    from broker_sim.config.settings import BrokerConfig, ConfigError
-
     nothing: dict[str, str] = {}
     config = dict(table.take("config", SETTINGS_OF, nothing))
     for key, setting, factor in (
@@ -273,13 +274,26 @@ def _cluster(table: Table) -> dict[str, Any]:
         "seed": table.take("seed", NameOrNumber(), None),
         "config": config,
     }
+    protocol = table.take("security_protocol", Choice(SECURITY_PROTOCOLS), SECURITY_PROTOCOLS[0])
+    users = table.take("users", MapOf(Text()), nothing)
+    options |= {"security_protocol": protocol, "users": users} if protocol != SECURITY_PROTOCOLS[0] or users else {}
     table.done()
     try:
-        BrokerConfig(config, options["as_version"])
+        settings = BrokerConfig(config, options["as_version"])
     except ConfigError as error:
         table.errors += [table.error(line, "config" if "config" in table else None) for line in str(error).split("\n")]
         config.clear()
+    else:
+        _check_security(table, lambda: Security(protocol, users, None, settings), users)
     return options
+
+
+def _check_security(table: Table, security: Callable[[], Security], users: Mapping[str, str]) -> None:
+    try:
+        if security().has_sasl and not users:
+            raise UsageError("users: a scenario's clients need one")
+    except UsageError as error:
+        table.errors.append(table.error(str(error), "security_protocol" if "security_protocol" in table else "users"))
 
 
 def _imported(table: Table, path: Path | None) -> dict[str, str]:

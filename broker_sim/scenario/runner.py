@@ -29,7 +29,7 @@ from broker_sim.control.operations import find, perform
 from broker_sim.journal import groups_in
 from broker_sim.metadata.topics import KafkaError
 from broker_sim.scenario.attached import ADDRESS, Attached
-from broker_sim.scenario.clients import Clients, OnReport, check_given, kind_or_command, processes
+from broker_sim.scenario.clients import Access, Clients, OnReport, check_given, kind_or_command, processes
 from broker_sim.scenario.expectations import Matcher
 from broker_sim.scenario.model import Action, ClientPlan, Expectation, Scenario, ScenarioStep
 from broker_sim.scenario.progress import Progress
@@ -65,8 +65,8 @@ SCRATCH = "broker-sim-"
 
 Event = dict[str, Any]
 
-MakeClients = Callable[[list[ClientPlan], str, OnReport, Mapping[str, str]], Clients]
-"""As ``clients.processes``: (plans, bootstrap, report, commands) -> the clients."""
+MakeClients = Callable[[list[ClientPlan], Access, OnReport, Mapping[str, str]], Clients]
+"""As ``clients.processes``: (plans, access, report, commands) -> the clients."""
 
 
 @dataclass(slots=True)
@@ -188,7 +188,8 @@ class _Stage:
         self.began: dict[str, bool] = {}
         self.progress = Progress(options.progress)
         self.ended: dict[str, str] = {}
-        self.clients = make_clients(scenario.clients, kafka.bootstrap, self.on_report, options.clients)
+        self.access = Access.to(kafka)
+        self.clients = make_clients(scenario.clients, self.access, self.on_report, options.clients)
         self.virtual = virtual
         self.program = Attached(options.attach)
         self.tasks: list[asyncio.Task[None]] = []
@@ -510,7 +511,7 @@ async def play(
     try:
         _prepare(stage)
         if options.attach:
-            await stage.program.start(kafka.bootstrap, stage.program_ended)
+            await stage.program.start(stage.access, stage.program_ended)
         await stage.clients.start()
         try:
             await stage.steps(results)

@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError
+from broker_sim.scenario.clients import Access
 from broker_sim.scenario.wire import Wire
 from broker_sim.storage.checkpoints import partition_of_dir
 from kafka_wire.api_keys import ApiKey
@@ -89,7 +90,7 @@ async def _ask(cluster: Cluster, group: str, api: ApiKey, version: int, request:
     """The answer of the group's coordinator, over a connection of its own."""
     node = cluster.group(group).coordinator
     broker = cluster.state.brokers[node if node is not None else cluster.brokers[0].node_id]
-    wire = Wire(CLIENT_ID)
+    wire = Wire(CLIENT_ID, Access.to(cluster).security)
     async with asyncio.timeout(_TIMEOUT_S):
         await wire.connect(broker.host, broker.port)
         try:

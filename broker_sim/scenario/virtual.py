@@ -33,6 +33,7 @@ from broker_sim.common.commandline import handling
 from broker_sim.common.text import UsageError
 from broker_sim.scenario.apps.common import AppSettings, Live, Obey, ScenarioPipe, encoded_event
 from broker_sim.scenario.clients import (
+    Access,
     Clients,
     OnReport,
     ScenarioClient,
@@ -97,10 +98,10 @@ def play(
             kafka = sim.cluster(arguments.pop("brokers"), **arguments)
 
             def clients(
-                plans: list[ClientPlan], bootstrap: str, report: OnReport, commands: Mapping[str, str]
+                plans: list[ClientPlan], access: Access, report: OnReport, commands: Mapping[str, str]
             ) -> Clients:
                 lives = {plan.name: consumer or _app(kind_or_command(plan, commands)) for plan in plans}
-                made = [HostClient(plan, sim, lives[plan.name], bootstrap, report) for plan in plans]
+                made = [HostClient(plan, sim, lives[plan.name], access, report) for plan in plans]
                 logs.clients = {client.host.name: client for client in made}
                 return Clients(made)
 
@@ -158,11 +159,11 @@ def _app(kind: str) -> Live:
 class HostClient(ScenarioClient):
     """A client on a simulated host."""
 
-    def __init__(self, plan: ClientPlan, sim: Simulation, live: Live, bootstrap: str, report: OnReport) -> None:
+    def __init__(self, plan: ClientPlan, sim: Simulation, live: Live, access: Access, report: OnReport) -> None:
         super().__init__(plan, report)
         self.host = _host(sim, plan.name)
         self._live = live
-        self._settings = settings_of(plan, bootstrap)
+        self._settings = settings_of(plan, access)
         self._line = _HostLine(self)
         self._task: SimTask | None = None
         self._used = False

@@ -139,6 +139,8 @@ class Simulation:
             options.setdefault("seed", f"{self.seed}/{name}")
         for taken in {"host", "port", "advertised_host"} & set(options):
             raise UsageError(f"cluster: {taken} is the simulation's; name= gives the hosts their names")
+        if str(options.get("security_protocol", "")).upper().endswith("SSL"):
+            raise UsageError("security_protocol: virtual time has no TLS (expected PLAINTEXT or SASL_PLAINTEXT)")
         cluster = SimCluster(self.network, process, names, topics, **options)
         cluster.on_journal = partial(self._watch, len(self.clusters))
         context = context_of(process)

@@ -210,6 +210,7 @@ _TEXTS = {
     Err.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
     Err.INVALID_GROUP_ID: "The group id is invalid.",
     Err.NOT_COORDINATOR: "This is not the correct coordinator.",
+    Err.ILLEGAL_SASL_STATE: "Request is not valid given the current SASL state.",
     Err.INVALID_REQUEST: (
         "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
         "incompatible broker. See the broker logs for more details."

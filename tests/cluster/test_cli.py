@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ import pytest
 
 from broker_sim.cli import main as cli
 from kafka_wire.messages.k03_metadata import MetadataRequest
+from tests.authentication.exchange import authenticate
 from tests.support import processes
 from tests.support.command import command
 from tests.support.ports import free_ports
@@ -240,3 +243,38 @@ def test_a_start_loads_little_that_is_not_its_own() -> None:
     assert "asyncio" in bare
     assert len(names - ours - bare) <= len(bare) / 2
     assert len(ours) <= 220
+
+
+def test_a_secured_server_names_its_certificate_authority(serve: type[Served], tmp_path: Path) -> None:
+    """In a line behind the one that says that it is ready."""
+    secured = (
+        "--security-protocol",
+        "SASL_SSL",
+        "--user",
+        "alice=secret",
+        "--user",
+        "bob=a=b",
+        "--tls-dir",
+        str(tmp_path),
+    )
+    served = serve(*secured)
+    line = processes.line(served.process, "the line of TLS")
+    assert line == f"broker-sim tls: ca={tmp_path}/ca.pem\n"
+
+    async def ask() -> int:
+        context = ssl.create_default_context(cafile=tmp_path / "ca.pem")
+        host, _, port = served.bootstrap.rpartition(":")
+        wire = Wire(*await asyncio.open_connection(host, int(port), ssl=context), "app")
+        assert (await authenticate(wire, "bob", "a=b")).error_code == 0
+        brokers = (await wire.send(MetadataRequest(), 9)).brokers
+        await wire.close()
+        return len(brokers)
+
+    assert asyncio.run(ask()) == 1
+    assert served.end(signal.SIGTERM)[0] == 0
+
+
+def test_what_does_not_fit_a_secured_server(tmp_path: Path) -> None:
+    done = command("serve", "--security-protocol", "SASL_SSL")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "users: a SASL_SSL listener needs users" in done.stderr

@@ -257,7 +257,7 @@ class TestErrors:
 
     async def test_data_directory_in_use(self, tmp_path: Path) -> None:
         async with Cluster(data_dir=tmp_path):
-            await self.fails(f"{tmp_path} is in use by another cluster", data_dir=tmp_path)
+            await self.fails(f"{tmp_path}: in use by another cluster", data_dir=tmp_path)
         async with Cluster(data_dir=tmp_path):
             pass
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import json
+import ssl
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,7 +20,9 @@ from broker_sim.common.text import UsageError
 from broker_sim.control import on_journal
 from broker_sim.control.http import MAX_BODY, ControlServer
 from broker_sim.control.operations import find
+from tests.authentication.exchange import authenticate
 from tests.support.processes import DEADLINE_S
+from tests.support.wire import Wire
 
 
 class Control:
@@ -245,6 +248,22 @@ async def test_names_that_climb_stay_names(tmp_path: Path) -> None:
         status, told = await control.ask("POST", "/v1/clusters", json={"data": "mine"})
         assert status == 400
         assert "--data" in told["error"]
+
+
+async def test_a_secured_cluster_says_whom_its_clients_trust() -> None:
+    async with controlled() as control:
+        given = {"id": "secured", "security_protocol": "SASL_SSL", "users": {"alice": "secret"}}
+        status, made = await control.ask("POST", "/v1/clusters", json=given)
+        assert (status, made["security_protocol"]) == (201, "SASL_SSL")
+        host, _, port = made["bootstrap"].rpartition(":")
+        context = ssl.create_default_context(cadata=made["ca"])
+        wire = Wire(*await asyncio.open_connection(host, int(port), ssl=context), "app")
+        assert (await authenticate(wire)).error_code == 0
+        await wire.close()
+        status, default = await control.ask("GET", "/v1/clusters/default")
+        assert (default["security_protocol"], default["ca"]) == ("PLAINTEXT", None)
+        status, refused = await control.ask("POST", "/v1/clusters", json={"security_protocol": "SASL_SSL"})
+        assert (status, "users: a SASL_SSL listener needs users" in refused["error"]) == (400, True)
 
 
 FILLED = {"log": "orders-0", "topic": "orders", "group": "g", "member": "m", "cluster": "default"}

@@ -224,6 +224,12 @@ def test_listeners_stay_as_they_are() -> None:
     assert message == "listeners stays as the simulator was started"
 
 
+@pytest.mark.parametrize("broker", ["1", ""])
+def test_the_value_of_a_setting_that_stays_is_checked_first(broker: str) -> None:
+    words = "Invalid value x for configuration ssl.client.auth: String must be one of: required, requested, none"
+    assert alter(Sim(), BROKER, broker, ("ssl.client.auth", "x")) == (Err.INVALID_REQUEST, words)
+
+
 # ------------------------------------------------------------------------------------------------ alter step by step
 
 
@@ -347,7 +353,8 @@ def test_levels_that_cannot_be_set(change: Step, error: Err, message: str) -> No
 
 def test_every_setting_that_is_dynamic_may_be_altered() -> None:
     sim = Sim()
-    fixed = ("listeners", "listener.security.protocol.map", "principal.builder.class", "metric.reporters")
+    fixed = {"listeners", "listener.security.protocol.map", "principal.builder.class", "metric.reporters"}
+    fixed |= {"sasl.enabled.mechanisms", "ssl.client.auth"}
     for name, known in BrokerConfig().settings.items():
         if known.dynamic and known.default is not None:
             error, _ = step(sim, BROKER, "1", (name, SET, known.default))

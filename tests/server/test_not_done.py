@@ -89,7 +89,7 @@ def test_a_consumer_of_the_new_kind_fails_rather_than_waits() -> None:
 @pytest.mark.parametrize(
     ("sent", "told"),
     [
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", ": it begins as TLS does, which broker-sim doesn't have"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", ": it begins as TLS does, which the listener doesn't have"),
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", ": it begins as HTTP does; the control server has a port of its own"),
     ],
 )

@@ -2,8 +2,8 @@
 
 A program is started as ``PROGRAM SETTINGS``; SETTINGS is one JSON object: ``bootstrap``, ``client_id`` and what the file says (the
 names of SETTINGS below, durations in seconds, an own ``config`` in the client's names). ``pattern`` replaces ``topics`` with a
-regular expression that whole names of topics match. It reads as an application does, and tells on
-stdout, one JSON object a line:
+regular expression that whole names of topics match; ``security`` has what the listeners require, by librdkafka's names, where they are
+not PLAINTEXT. It reads as an application does, and tells on stdout, one JSON object a line:
 
     {"reports": "assigned", "partitions": ["orders-0"]}    {"reports": "revoked", "partitions": [...]}    {"reports": "lost", ...}
     {"reports": "read", "log": "orders-0", "offset": 5}    {"reports": "committed", "offsets": {"orders-0": 6}}

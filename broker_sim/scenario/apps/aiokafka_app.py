@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
@@ -23,6 +24,12 @@ _ASSIGNORS = {
 
 def _log(partition: TopicPartition) -> str:
     return f"{partition.topic}-{partition.partition}"
+
+
+def _security(settings: AppSettings) -> dict[str, Any]:
+    authority = settings.security.get("ssl.ca.location")
+    context = {} if authority is None else {"ssl_context": ssl.create_default_context(cafile=authority)}
+    return {**settings.python_security, **context}
 
 
 _FENCED = (ProducerFenced, InvalidProducerEpoch)
@@ -47,6 +54,7 @@ class AiokafkaApp(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         }
         if settings.assignor:
             options["partition_assignment_strategy"] = (_ASSIGNORS[settings.assignor],)
+        security = _security(settings)
         self.consumer = AIOKafkaConsumer(
             bootstrap_servers=settings.bootstrap,
             client_id=settings.client_id,
@@ -54,6 +62,7 @@ class AiokafkaApp(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
             auto_offset_reset=settings.reset,
             enable_auto_commit=settings.commit == "auto",
             retry_backoff_ms=50,
+            **security,
             **{name: value for name, value in options.items() if value is not None},
             **settings.config,
         )
@@ -65,6 +74,7 @@ class AiokafkaApp(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
                 transactional_id=settings.transactional_id,
                 transaction_timeout_ms=settings.ms("transaction_timeout") or 60_000,
                 retry_backoff_ms=50,
+                **security,
             )
 
     async def run(self) -> None:
@@ -92,7 +102,9 @@ class AiokafkaApp(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def partitions(self) -> list[TopicPartition]:
         """All partitions of the topics; the consumer itself knows none before it is assigned one."""
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.settings.bootstrap, client_id=self.settings.client_id)
+        admin = AIOKafkaAdminClient(
+            bootstrap_servers=self.settings.bootstrap, client_id=self.settings.client_id, **_security(self.settings)
+        )
         await admin.start()
         try:
             topics = await admin.describe_topics(self.settings.topics)

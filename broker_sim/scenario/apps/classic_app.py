@@ -44,7 +44,7 @@ class Member:
         self.settings, self.name, self.report = settings, f"{settings.client_id}-{number}", line.report
         assert settings.group is not None
         self.group = settings.group
-        self.wire = Wire(self.name)
+        self.wire = Wire(self.name, settings.security)
         self.member_id, self.generation = "", -1
         self.partitions: dict[str, int] = {}
 

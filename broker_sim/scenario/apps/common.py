@@ -22,6 +22,14 @@ Obey = Callable[[str, str], object]
 """``obey(command, argument)``: a command of the scenario."""
 
 
+_PYTHON_NAMES = {
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+}
+
+
 class AppSettings:
     """What an app was started with; times in ms, None where the client's own default is to hold."""
 
@@ -49,7 +57,14 @@ class AppSettings:
             self.transaction_version = int(given["transaction_version"])
         self.to: str | None = given.get("to")
         self.config: dict[str, Any] = dict(given.get("config", {}))
+        self.security: dict[str, str] = dict(given.get("security", {}))
+        """What the brokers' listeners require, by librdkafka's names; empty for PLAINTEXT."""
         self._given = given
+
+    @property
+    def python_security(self) -> dict[str, str]:
+        """`security` by the names that aiokafka and kafka-python have in common."""
+        return {_PYTHON_NAMES[name]: value for name, value in self.security.items() if name in _PYTHON_NAMES}
 
     def ms(self, name: str) -> int | None:
         """A duration of the settings, in seconds, as whole ms; None stays None."""

@@ -44,6 +44,7 @@ class ConfluentApp(Orders):
                 "enable.auto.commit": settings.commit in ("auto", "poll"),
                 "error_cb": lambda error: report("error", text=f"{error.name()}: {error.str()}"),
                 **{name: value for name, value in options.items() if value is not None},
+                **settings.security,
                 **settings.config,
             }
         )

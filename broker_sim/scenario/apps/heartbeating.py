@@ -32,7 +32,7 @@ class HeartbeatingMember(ABC):
         assert settings.group is not None
         self.group = settings.group
         self.member_id = f"{settings.client_id}-member"
-        self.wire = Wire(settings.client_id)
+        self.wire = Wire(settings.client_id, settings.security)
         self.epoch = 0
         self.in_doubt = False
         """Whether the answer to its last heartbeat is lost."""

@@ -39,6 +39,8 @@ class KafkaPythonApp(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
             group_id=settings.group,
             auto_offset_reset=settings.reset,
             enable_auto_commit=settings.commit in ("auto", "poll"),
+            **settings.python_security,
+            ssl_cafile=settings.security.get("ssl.ca.location"),
             **{name: value for name, value in options.items() if value is not None},
             **settings.config,
         )

@@ -70,7 +70,7 @@ class Member:
         self.fails_on = set(map(str, settings.config.get("fails_on", ())))
         self.then = _REJECT if settings.config.get("then") == "reject" else _RELEASE
         self.wait_ms = int(settings.config.get("wait", 500))
-        self.coordinator = Wire(settings.client_id)
+        self.coordinator = Wire(settings.client_id, settings.security)
         self.names: dict[bytes, str] = {}
         self.leaders: dict[Unit, tuple[str, int]] = {}
         self.sessions: dict[tuple[str, int], _Session] = {}
@@ -145,7 +145,7 @@ class Member:
 
     async def _look_up(self) -> None:
         """Look up the leaders of the assigned partitions."""
-        wire = Wire(self.settings.client_id)
+        wire = Wire(self.settings.client_id, self.settings.security)
         try:
             host, _, port = self.settings.bootstrap.split(",")[0].rpartition(":")
             await wire.connect(host, int(port))
@@ -189,7 +189,7 @@ class Member:
     async def _fetch(self, leader: tuple[str, int], units: set[Unit]) -> None:
         session = self.sessions.get(leader)
         if session is None:
-            session = _Session(Wire(self.settings.client_id))
+            session = _Session(Wire(self.settings.client_id, self.settings.security))
             await session.wire.connect(*leader)
             self.sessions[leader] = session
         topics: dict[bytes, FetchTopic] = {}

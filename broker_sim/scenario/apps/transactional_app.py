@@ -70,7 +70,7 @@ class Producer(Orders):
         self.pause_s = 1.0 if settings.ms("interval") is None else (settings.ms("interval") or 0) / 1000
         self.version = settings.transaction_version or 0
         self.clock = RealClock()
-        self.coordinator = Wire(settings.client_id)
+        self.coordinator = Wire(settings.client_id, settings.security)
         self.leaders: dict[tuple[str, int], tuple[str, int]] = {}
         self.wires: dict[tuple[str, int], Wire] = {}
         self.given_up: list[Wire] = []  # an answer may come yet, and a broker may have the request: they stay open
@@ -229,7 +229,7 @@ class Producer(Orders):
         try:
             wire = self.wires.get(at)
             if wire is None:
-                wire = self.wires[at] = Wire(self.settings.client_id)
+                wire = self.wires[at] = Wire(self.settings.client_id, self.settings.security)
                 await wire.connect(*at)
             async with asyncio.timeout(self.patience_s):
                 response = await wire.ask(ApiKey.PRODUCE, _PRODUCE[self.version], request, ProduceResponse)

@@ -1,0 +1,55 @@
+"""The routes of a connection whose client must authenticate first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.authentication.authenticator import LONGEST_TOKEN, Authenticator, State
+from broker_sim.handlers import Route, Routes, UnsupportedRequest
+from broker_sim.handlers.error_response import error_response, refuse_client
+from kafka_wire.api_keys import message_class
+from kafka_wire.errors import Err
+
+if TYPE_CHECKING:
+    from broker_sim.authentication.security import Sasl
+    from broker_sim.handlers.context import RequestContext
+
+__all__ = ["AuthenticatingRoutes"]
+
+
+class AuthenticatingRoutes:
+    """The routes of one connection of a SASL listener. What may not come now closes the connection, without an answer before
+    SaslHandshake and with ILLEGAL_SASL_STATE between it and the end of the exchange (SaslServerAuthenticator)."""
+
+    def __init__(self, routes: Routes, sasl: Sasl) -> None:
+        self._routes = routes
+        self.authenticator = Authenticator(sasl)
+
+    def longest_frame(self, limit: int) -> int:
+        """As `Routes.longest_frame`."""
+        return limit if self.authenticator.state is State.AUTHENTICATED else min(limit, LONGEST_TOKEN)
+
+    def __getitem__(self, code: int, /) -> Route:
+        reason = self.authenticator.refusal(code >> 16)
+        if reason is None:
+            return self._routes[code]
+        if self.authenticator.state is not State.AUTHENTICATE:
+            raise UnsupportedRequest(reason)
+        asked = self._routes[code]
+        low, high = self._routes.supported[asked.api_key]
+        is_known = low <= asked.api_version <= high  # else it is ApiVersions, which is answered with version 0
+
+        def refuse(ctx: RequestContext, request: Any) -> Any:
+            return refuse_client(
+                ctx, error_response(request, asked.api_key, asked.api_version, Err.ILLEGAL_SASL_STATE), reason
+            )
+
+        return Route(
+            asked.api_key,
+            asked.api_version,
+            asked.name,
+            refuse,
+            request_class=message_class(asked.api_key, "Request") if is_known else None,
+            response_class=message_class(asked.api_key, "Response"),
+            response_version=None if is_known else 0,
+        )

@@ -1,0 +1,55 @@
+"""A client's part of SASL over a raw connection, for tests."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+from broker_sim.authentication.client import client_tokens
+from kafka_wire.messages.k17_sasl_handshake import SaslHandshakeRequest
+from kafka_wire.messages.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from tests.support.wire import Wire
+
+ALICE = {"alice": "secret"}
+
+
+async def handshake(wire: Wire, mechanism: str = "PLAIN", version: int = 1) -> Any:
+    """The answer to SaslHandshake."""
+    return await wire.send(SaslHandshakeRequest(mechanism), version)
+
+
+async def token(wire: Wire, data: bytes, version: int = 2) -> SaslAuthenticateResponse:
+    """The answer to one SaslAuthenticate."""
+    answer: SaslAuthenticateResponse = await wire.send(SaslAuthenticateRequest(data), version)
+    return answer
+
+
+async def authenticate(
+    wire: Wire, user: str = "alice", password: str = "secret", mechanism: str = "PLAIN", version: int = 2
+) -> SaslAuthenticateResponse:
+    """SaslHandshake and the whole exchange; the last answer, that of a failure included."""
+    assert (await handshake(wire, mechanism)).error_code == 0
+    tokens = client_tokens(mechanism, user, password)
+    data = next(tokens)
+    while True:
+        answer = await token(wire, data, version)
+        if answer.error_code:
+            return answer
+        try:
+            data = tokens.send(answer.auth_bytes)
+        except StopIteration:
+            return answer
+
+
+def jwt(claims: dict[str, Any], alg: str = "none", signature: str = "") -> str:
+    """A JSON web token, unsecured by default."""
+    parts = (
+        base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in ({"alg": alg}, claims)
+    )
+    return ".".join([*parts, signature])
+
+
+def bearer(token_text: str, acts_as: str = "") -> bytes:
+    """OAUTHBEARER's first message with a token."""
+    return f"n,{f'a={acts_as}' if acts_as else ''},\x01auth=Bearer {token_text}\x01\x01".encode()
