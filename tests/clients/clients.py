@@ -22,6 +22,7 @@ from tests.support.real_kafka import cache_dir, classpath, need_tool, unavailabl
 
 HERE = Path(__file__).parent
 BUILD_S = 240
+RUST_BUILD_S = 900
 JVM = ("-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 
@@ -78,6 +79,32 @@ def java_command(name: str, source: Path, version: str, jars: str, *options: str
     return [need_tool("java"), *JVM, log, *options, "-cp", os.pathsep.join([str(classes), jars]), source.stem]
 
 
+def rust_program(name: str) -> str:
+    """A program of rust/, built once: cargo fetches the crate and builds its librdkafka."""
+    tool = need_tool("cargo")
+    sources = [HERE / "rust" / path for path in ("Cargo.toml", "src/main.rs", "src/bin/driver.rs")]
+
+    def build(target: Path) -> None:
+        work = target / "build"
+        shutil.copytree(HERE / "rust", work)  # cargo writes its lock file beside the manifest
+        run_tool([tool, "build", "--quiet"], work, RUST_BUILD_S)
+        for program in ("member", "driver"):
+            shutil.move(work / "target" / "debug" / program, target / program)
+        shutil.rmtree(work)
+
+    return str(built("rust", sources, build) / name)
+
+
+def go_program(name: str, directory: Path, sources: list[str], package: str) -> str:
+    """A program of the Go module in ``directory``, built once."""
+    tool = need_tool("go")
+
+    def build(target: Path) -> None:
+        run_tool([tool, "build", "-buildvcs=false", "-o", str(target / name), package], directory)
+
+    return str(built(name, [directory / path for path in [*sources, "go.mod", "go.sum"]], build) / name)
+
+
 def run_tool(command: list[str], cwd: Path, timeout_s: int = BUILD_S) -> None:
     name = " ".join(command[:2])
     try:
@@ -121,7 +148,7 @@ NETWORK_CLIENT = "org.apache.kafka.clients.NetworkClient"
 
 def go() -> list[str]:
     tool = need_tool("go")
-    sources = [HERE / "go" / name for name in ("main.go", "member.go", "go.mod", "go.sum")]
+    sources = [HERE / "go" / name for name in ("main.go", "member.go", "connection.go", "go.mod", "go.sum")]
 
     def build(directory: Path) -> None:
         run_tool([tool, "build", "-buildvcs=false", "-o", str(directory / "driver"), "."], HERE / "go")

@@ -60,6 +60,12 @@ class Lab:
         return [value for _p, value in rows]
 
     def member(self, process: Driver | None = None, **options: Any) -> Member:
+        member = self.unstarted(process, **options)
+        self.members.append(member)
+        return member.start()
+
+    def unstarted(self, process: Driver | None = None, **options: Any) -> Member:
+        """A member whose consumer is not there yet."""
         defaults: dict[str, Any] = {
             "group": None,
             "topics": [],
@@ -73,9 +79,7 @@ class Lab:
             "metadata_max_age_ms": 300_000,
             "max_poll_interval_ms": 300_000,
         }
-        member = Member(process or self.driver, self.name("m"), {**defaults, **options})
-        self.members.append(member)
-        return member.start()
+        return Member(process or self.driver, self.name("m"), {**defaults, **options})
 
     def process(self) -> Driver:
         """Another process of the same client, one that may be killed."""

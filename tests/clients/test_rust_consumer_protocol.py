@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from broker_sim import ClusterThread
-from tests.clients.clients import HERE, built, run_tool
+from tests.clients.clients import rust_program
 from tests.clients.driver import eventually
-from tests.support.real_kafka import need_tool
 
 pytestmark = [pytest.mark.clients]  # has to build librdkafka first
 
 TOPIC, GROUP = "orders", "shippers"
-BUILD_S = 900
 WAIT_S = 60
-
-
-def program() -> str:
-    """The member, built once: cargo fetches the crate and builds its librdkafka."""
-    tool = need_tool("cargo")
-    sources = [HERE / "rust" / name for name in ("Cargo.toml", "src/main.rs")]
-
-    def build(target: Path) -> None:
-        work = target / "build"
-        shutil.copytree(HERE / "rust", work)  # cargo writes its lock file beside the manifest
-        run_tool([tool, "build", "--quiet"], work, BUILD_S)
-        shutil.move(work / "target" / "debug" / "member", target / "member")
-        shutil.rmtree(work)
-
-    return str(built("rust-consumer", sources, build) / "member")
 
 
 class Member:
@@ -94,7 +75,7 @@ def members(kafka: ClusterThread) -> Iterator[Callable[[], Member]]:
     started: list[Member] = []
 
     def start() -> Member:
-        started.append(Member([program(), kafka.bootstrap, GROUP, TOPIC]))
+        started.append(Member([rust_program("member"), kafka.bootstrap, GROUP, TOPIC]))
         return started[-1]
 
     try:

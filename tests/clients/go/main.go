@@ -16,7 +16,6 @@ import (
 	"os"
 	"reflect"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"time"
 
@@ -28,10 +27,10 @@ import (
 const callTimeout = 20 * time.Second
 
 var (
-	bootstrap string
+	connected connection
 	out       sync.Mutex
 	members   = map[string]*member{}
-	admin     *kadm.Client // one for the process
+	admin     *kadm.Client // one for the process, made again by connect
 	errLater  = errors.New("answered later, by a callback")
 	balancers = map[string]func() kgo.GroupBalancer{
 		"range": kgo.RangeBalancer, "roundrobin": kgo.RoundRobinBalancer, "cooperative-sticky": kgo.CooperativeStickyBalancer,
@@ -103,6 +102,7 @@ type request struct {
 	Sink                 string            `json:"sink"`
 	Count                int               `json:"count"`
 	Leave                string            `json:"leave"`
+	connection
 }
 
 type produced struct {
@@ -164,8 +164,13 @@ func (watch) OnBrokerRead(meta kgo.BrokerMetadata, key int16, _ int, _, _ time.D
 }
 
 func common(extra ...kgo.Opt) []kgo.Opt {
-	logger := kgo.BasicLogger(os.Stderr, kgo.LogLevelError, nil)
-	return append([]kgo.Opt{kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.WithLogger(logger), kgo.WithHooks(watch{})}, extra...)
+	level := kgo.LogLevelError
+	if connected.Protocol != "" { // why a connection can't be opened is a warning
+		level = kgo.LogLevelWarn
+	}
+	logger := kgo.BasicLogger(os.Stderr, level, nil)
+	opts := append(connected.options(), kgo.WithLogger(logger), kgo.WithHooks(watch{}))
+	return append(opts, extra...)
 }
 
 // ---------------------------------------------------------------------------------------------------- producing
@@ -388,6 +393,8 @@ func perform(ctx context.Context, r *request) (any, error) {
 	switch r.Op {
 	case "hello":
 		return hello()
+	case "connect":
+		return nil, connect(r.connection)
 	case "produce":
 		return produce(ctx, r)
 	case "transactional":
@@ -430,12 +437,9 @@ func perform(ctx context.Context, r *request) (any, error) {
 }
 
 func main() {
-	bootstrap = os.Args[1]
-	client, err := kgo.NewClient(common()...)
-	if err != nil {
+	if err := connect(connection{Bootstrap: os.Args[1]}); err != nil {
 		panic(err)
 	}
-	admin = kadm.NewClient(client)
 	in := bufio.NewReaderSize(os.Stdin, 1<<20)
 	for {
 		line, err := in.ReadBytes('\n')

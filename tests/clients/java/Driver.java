@@ -52,16 +52,17 @@ public class Driver {
         "range", "org.apache.kafka.clients.consumer.RangeAssignor",
         "roundrobin", "org.apache.kafka.clients.consumer.RoundRobinAssignor",
         "cooperative-sticky", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor");
-    static String bootstrap;
+    static volatile Map<String, Object> connection;
 
     interface Operation {
         Object run(JsonNode request) throws Exception;
     }
 
     public static void main(String[] args) throws Exception {
-        bootstrap = args[0];
+        connection = Map.of("bootstrap.servers", args[0]);
         Map<String, Operation> operations = new HashMap<>();
         operations.put("hello", request -> Map.of("client", "java", "version", AppInfoParser.getVersion()));
+        operations.put("connect", Driver::connect);
         operations.put("produce", Driver::produce);
         operations.put("transactional", Driver::transactional);
         operations.put("transaction", Driver::transaction);
@@ -176,7 +177,7 @@ public class Driver {
 
         void open() {
             Properties config = new Properties();
-            config.put("bootstrap.servers", bootstrap);
+            config.putAll(connection);
             config.put("client.id", options.get("member").asText());
             config.put("key.deserializer", StringDeserializer.class.getName());
             config.put("value.deserializer", StringDeserializer.class.getName());
@@ -363,9 +364,37 @@ public class Driver {
         return List.of(partition.topic(), partition.partition(), offset, committed == null ? "" : committed.metadata());
     }
 
+    static Object connect(JsonNode request) {
+        Map<String, Object> config = new HashMap<>();
+        config.put("bootstrap.servers", request.get("bootstrap").asText());
+        config.put("security.protocol", request.get("protocol").asText());
+        if (given(request, "mechanism")) {
+            String mechanism = request.get("mechanism").asText(), user = request.get("user").asText();
+            config.put("sasl.mechanism", mechanism);
+            if (mechanism.equals("OAUTHBEARER")) {
+                config.put("sasl.jaas.config", "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+                    + " unsecuredLoginStringClaim_sub=\"" + user + "\";");
+            } else {
+                String module = mechanism.equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
+                config.put("sasl.jaas.config", String.format("org.apache.kafka.common.security.%s required username=\"%s\""
+                    + " password=\"%s\";", module, user, request.get("password").asText()));
+            }
+        }
+        if (given(request, "ca")) {
+            config.put("ssl.truststore.type", "PEM");
+            config.put("ssl.truststore.location", request.get("ca").asText());
+        }
+        if (given(request, "certificate")) {
+            config.put("ssl.keystore.type", "PEM");
+            config.put("ssl.keystore.location", request.get("certificate").asText());
+        }
+        connection = config;
+        return null;
+    }
+
     static Object produce(JsonNode request) throws Exception {
         Properties config = new Properties();
-        config.put("bootstrap.servers", bootstrap);
+        config.putAll(connection);
         config.put("key.serializer", StringSerializer.class.getName());
         config.put("value.serializer", StringSerializer.class.getName());
         config.put("acks", given(request, "acks") ? request.get("acks").asText() : "all");
@@ -402,7 +431,7 @@ public class Driver {
 
     static Object transactional(JsonNode request) {
         Properties config = new Properties();
-        config.put("bootstrap.servers", bootstrap);
+        config.putAll(connection);
         config.put("key.serializer", StringSerializer.class.getName());
         config.put("value.serializer", StringSerializer.class.getName());
         config.put("transactional.id", request.get("transactional_id").asText());
@@ -449,7 +478,7 @@ public class Driver {
 
     static Object transform(JsonNode request) throws Exception {
         Properties config = new Properties();
-        config.put("bootstrap.servers", bootstrap);
+        config.putAll(connection);
         config.put("group.id", request.get("group").asText());
         config.put("key.deserializer", StringDeserializer.class.getName());
         config.put("value.deserializer", StringDeserializer.class.getName());
@@ -503,7 +532,7 @@ public class Driver {
     }
 
     static Admin admin() {
-        return Admin.create(Map.of("bootstrap.servers", (Object) bootstrap));
+        return Admin.create(connection);
     }
 
     static Object createTopic(JsonNode request) throws Exception {

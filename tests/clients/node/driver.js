@@ -4,6 +4,7 @@
  */
 'use strict'
 
+const fs = require('node:fs')
 const readline = require('node:readline')
 const { Kafka, logLevel, CompressionTypes, AssignerProtocol, PartitionAssigners } = require('kafkajs')
 
@@ -18,14 +19,15 @@ const logCreator = () => ({ namespace, level, label, log }) => {
   }
 }
 
-const kafkaAs = clientId =>
-  new Kafka({
-    clientId,
-    brokers: process.argv[2].split(','),
-    logLevel: logLevel.DEBUG,
-    logCreator,
-    retry: { initialRetryTime: 50, retries: 10 },
-  })
+/* where clients connect to, and as whom; connect() changes it */
+let connection = { brokers: process.argv[2].split(','), retry: { initialRetryTime: 50, retries: 10 } }
+const kafkaAs = clientId => new Kafka({ clientId, logLevel: logLevel.DEBUG, logCreator, ...connection })
+
+const unsecuredToken = user => {
+  const now = Math.floor(Date.now() / 1000)
+  const encode = part => Buffer.from(JSON.stringify(part)).toString('base64url')
+  return `${encode({ alg: 'none' })}.${encode({ sub: user, iat: now, exp: now + 3600 })}.`
+}
 
 const transactionalProducers = {}
 
@@ -175,6 +177,23 @@ async function committedRows(groupId, partitions) {
 const operations = {
   async hello() {
     return { client: 'kafkajs', version: require('kafkajs/package.json').version }
+  },
+  async connect({ bootstrap, protocol, mechanism, user, password, ca, certificate }) {
+    connection = {
+      brokers: bootstrap.split(','),
+      retry: { initialRetryTime: 50, retries: 4 },
+      reauthenticationThreshold: 1000, // before the end of a session; the default, 10 s, is longer than some here
+    }
+    if (protocol.endsWith('SSL')) {
+      const own = certificate && fs.readFileSync(certificate)
+      connection.ssl = { ca: [fs.readFileSync(ca)], ...(own && { cert: own, key: own }) }
+    }
+    if (mechanism === 'OAUTHBEARER') {
+      connection.sasl = { mechanism: 'oauthbearer', oauthBearerProvider: async () => ({ value: unsecuredToken(user) }) }
+    } else if (mechanism) {
+      connection.sasl = { mechanism: mechanism.toLowerCase(), username: user, password }
+    }
+    connectedAdmin = null
   },
   async produce({ topic, records, acks = 'all', compression, idempotent = false, may_create: mayCreate = false }) {
     const producer = kafkaAs('driver-producer').producer({

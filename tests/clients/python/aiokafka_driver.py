@@ -10,12 +10,15 @@ from typing import Any
 
 import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from line_protocol import LATER, POLL_S, Request, Snapshot, answer, log_to_stderr, octets, text
+from aiokafka.helpers import create_ssl_context
+from line_protocol import LATER, POLL_S, Request, Snapshot, answer, log_to_stderr, octets, text, unsecured_token
 
-BOOTSTRAP = sys.argv[1]
+CONNECTION: dict[str, Any] = {"bootstrap_servers": sys.argv[1]}
+"""Where clients connect to, and as whom."""
 STRATEGIES = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 background: set[asyncio.Task[Any]] = set()
 
@@ -50,7 +53,7 @@ class Member:
     async def open(self) -> None:
         options = self.options
         self.consumer = AIOKafkaConsumer(
-            bootstrap_servers=BOOTSTRAP,
+            **CONNECTION,
             group_id=options.get("group"),
             group_instance_id=options.get("instance"),
             client_id=options["member"],
@@ -149,7 +152,7 @@ async def hello(_request: Request) -> Any:
 async def produce(request: Request) -> Any:
     acks = request.get("acks", "all")
     producer = AIOKafkaProducer(
-        bootstrap_servers=BOOTSTRAP,
+        **CONNECTION,
         acks=acks if acks == "all" else int(acks),
         compression_type=request.get("compression"),
         enable_idempotence=request.get("idempotent", False),
@@ -180,7 +183,7 @@ open_transactions: set[str] = set()
 
 async def transactional(request: Request) -> None:
     producer = AIOKafkaProducer(
-        bootstrap_servers=BOOTSTRAP,
+        **CONNECTION,
         transactional_id=request["transactional_id"],
         transaction_timeout_ms=request["timeout_ms"],
     )
@@ -207,7 +210,7 @@ async def transaction(request: Request) -> None:
 async def transform(request: Request) -> int:
     consumer = AIOKafkaConsumer(
         request["source"],
-        bootstrap_servers=BOOTSTRAP,
+        **CONNECTION,
         group_id=request["group"],
         isolation_level="read_committed",
         enable_auto_commit=False,
@@ -248,7 +251,7 @@ async def transform(request: Request) -> int:
 
 class Admin:
     async def __aenter__(self) -> AIOKafkaAdminClient:
-        self.client = AIOKafkaAdminClient(bootstrap_servers=BOOTSTRAP)
+        self.client = AIOKafkaAdminClient(**CONNECTION)
         await self.client.start()
         return self.client
 
@@ -307,8 +310,35 @@ async def describe_group(request: Request) -> Any:
     }
 
 
+SETTINGS = {
+    "bootstrap_servers": "bootstrap",
+    "security_protocol": "protocol",
+    "sasl_mechanism": "mechanism",
+    "sasl_plain_username": "user",
+    "sasl_plain_password": "password",
+}
+
+
+class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+    def __init__(self, user: str) -> None:
+        self.user = user
+
+    async def token(self) -> str:
+        return unsecured_token(self.user)
+
+
+async def connect(request: Request) -> None:
+    CONNECTION.clear()
+    CONNECTION.update({name: request[field] for name, field in SETTINGS.items() if request.get(field)})
+    if request.get("mechanism") == "OAUTHBEARER":
+        CONNECTION["sasl_oauth_token_provider"] = Tokens(request["user"])
+    if request["protocol"].endswith("SSL"):
+        files = {"certfile": request.get("certificate"), "keyfile": request.get("certificate")}
+        CONNECTION["ssl_context"] = create_ssl_context(cafile=request.get("ca"), **files)
+
+
 GLOBAL = (
-    *(hello, produce, transactional, transaction, transform, create_topic, create_partitions, delete_records),
+    *(hello, connect, produce, transactional, transaction, transform, create_topic, create_partitions, delete_records),
     *(group_offsets, list_groups, describe_group),
 )
 

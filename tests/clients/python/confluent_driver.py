@@ -21,7 +21,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from line_protocol import LATER, POLL_S, Request, ThreadedMember, answer, octets, serve_threaded, text
 
-BOOTSTRAP = sys.argv[1]
+CONNECTION: dict[str, Any] = {"bootstrap.servers": sys.argv[1]}
+"""Where clients connect to, and as whom."""
 CALL_S = 20.0
 STRATEGIES = {"range": "range", "roundrobin": "roundrobin", "cooperative-sticky": "cooperative-sticky"}
 
@@ -42,7 +43,7 @@ class Member(ThreadedMember):
     def open(self) -> None:
         options = self.options
         config: dict[str, Any] = {
-            "bootstrap.servers": BOOTSTRAP,
+            **CONNECTION,
             "group.id": options.get("group") or "unused-by-an-assigned-consumer",
             "client.id": options["member"],
             "auto.offset.reset": {"none": "error"}.get(options["reset"], options["reset"]),
@@ -61,6 +62,8 @@ class Member(ThreadedMember):
         if config.get("group.protocol") == "consumer":  # the broker's business, and refused here
             for name in ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"):
                 del config[name]
+        if "security.protocol" in config:
+            config["error_cb"] = lambda error: self.seen.failed(error_of(error))
         if options.get("instance"):
             config["group.instance.id"] = options["instance"]
         self.consumer = Consumer(config)
@@ -151,7 +154,7 @@ def hello(_request: Request) -> Any:
 def produce(request: Request) -> Any:
     producer = Producer(
         {
-            "bootstrap.servers": BOOTSTRAP,
+            **CONNECTION,
             "acks": request.get("acks", "all"),
             "compression.type": request.get("compression") or "none",
             "enable.idempotence": request.get("idempotent", False),
@@ -190,7 +193,7 @@ class Transactional:
 
     def __init__(self, request: Request) -> None:
         options = {"transactional.id": request["transactional_id"], "transaction.timeout.ms": request["timeout_ms"]}
-        self.producer = Producer({"bootstrap.servers": BOOTSTRAP, "linger.ms": 5, **options})
+        self.producer = Producer({**CONNECTION, "linger.ms": 5, **options})
         self.producer.init_transactions(CALL_S)
         self.is_open = False
 
@@ -212,7 +215,7 @@ def transaction(request: Request) -> None:
         producer.produce(record["topic"], value=octets(record["value"]), partition=record["partition"])
     producer.flush(CALL_S)
     if request.get("offsets"):
-        group = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": request["group"]})
+        group = Consumer({**CONNECTION, "group.id": request["group"]})
         offsets = [TopicPartition(*offset) for offset in request["offsets"]]
         producer.send_offsets_to_transaction(offsets, group.consumer_group_metadata(), CALL_S)
         group.close()
@@ -228,7 +231,7 @@ def transaction(request: Request) -> None:
 def transform(request: Request) -> int:
     consumer = Consumer(
         {
-            "bootstrap.servers": BOOTSTRAP,
+            **CONNECTION,
             "group.id": request["group"],
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
@@ -272,7 +275,7 @@ left_open: list[Any] = []
 @functools.cache
 def admin() -> AdminClient:
     """One for the process: its futures fail when it is collected."""
-    return AdminClient({"bootstrap.servers": BOOTSTRAP})
+    return AdminClient({**CONNECTION})
 
 
 def done(futures: dict[Any, Any]) -> Any:
@@ -322,7 +325,38 @@ def delete_group(request: Request) -> None:
     done(admin().delete_consumer_groups([request["group"]]))
 
 
-OPERATIONS = (hello, produce, transactional, transaction, transform, create_topic, create_partitions, delete_records)
+SETTINGS = {
+    "bootstrap.servers": "bootstrap",
+    "security.protocol": "protocol",
+    "sasl.mechanism": "mechanism",
+    "sasl.username": "user",
+    "sasl.password": "password",
+    "ssl.ca.location": "ca",
+    "ssl.certificate.location": "certificate",
+    "ssl.key.location": "certificate",
+}
+
+
+def connect(request: Request) -> None:
+    CONNECTION.clear()
+    CONNECTION.update({name: request[field] for name, field in SETTINGS.items() if request.get(field)})
+    if request.get("mechanism") == "OAUTHBEARER":
+        principal = {"sasl.oauthbearer.config": f"principal={request['user']}"}
+        CONNECTION.update({"enable.sasl.oauthbearer.unsecure.jwt": True, **principal})
+    admin.cache_clear()
+
+
+OPERATIONS = (
+    hello,
+    connect,
+    produce,
+    transactional,
+    transaction,
+    transform,
+    create_topic,
+    create_partitions,
+    delete_records,
+)
 GROUP_OPERATIONS = (group_offsets, list_groups, describe_group, delete_group)
 
 if __name__ == "__main__":

@@ -13,10 +13,22 @@ from kafka.consumer.group import ConsumerGroupMetadata
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.structs import OffsetAndMetadata
-from line_protocol import LATER, Request, Snapshot, ThreadedMember, answer, octets, serve_threaded, text
+from line_protocol import (
+    LATER,
+    Request,
+    Snapshot,
+    ThreadedMember,
+    answer,
+    octets,
+    serve_threaded,
+    text,
+    unsecured_token,
+)
 
-BOOTSTRAP = sys.argv[1]
+CONNECTION: dict[str, Any] = {"bootstrap_servers": sys.argv[1]}
+"""Where clients connect to, and as whom."""
 CALL_S = 20.0
 POLL_MS = 400  # not less: a rejoin that outlives the poll() it began in is forgotten (see clients.py)
 STRATEGIES = {
@@ -49,7 +61,7 @@ class Member(ThreadedMember):
     def open(self) -> None:
         options = self.options
         self.consumer = KafkaConsumer(
-            bootstrap_servers=BOOTSTRAP,
+            **CONNECTION,
             group_id=options.get("group"),
             group_instance_id=options.get("instance"),
             client_id=options["member"],
@@ -126,7 +138,7 @@ def hello(_request: Request) -> Any:
 def produce(request: Request) -> Any:
     acks = request.get("acks", "all")
     producer = KafkaProducer(
-        bootstrap_servers=BOOTSTRAP,
+        **CONNECTION,
         acks=acks if acks == "all" else int(acks),
         compression_type=request.get("compression"),
         enable_idempotence=request.get("idempotent", False),
@@ -157,7 +169,7 @@ open_transactions: set[str] = set()
 
 def transactional(request: Request) -> None:
     producer = KafkaProducer(
-        bootstrap_servers=BOOTSTRAP,
+        **CONNECTION,
         transactional_id=request["transactional_id"],
         transaction_timeout_ms=request["timeout_ms"],
         linger_ms=5,
@@ -192,7 +204,7 @@ def transaction(request: Request) -> None:
 def transform(request: Request) -> int:
     consumer = KafkaConsumer(
         request["source"],
-        bootstrap_servers=BOOTSTRAP,
+        **CONNECTION,
         group_id=request["group"],
         isolation_level="read_committed",
         enable_auto_commit=False,
@@ -234,7 +246,7 @@ left_open: list[Any] = []
 
 
 def with_admin(work: Any) -> Any:
-    admin = KafkaAdminClient(bootstrap_servers=BOOTSTRAP)
+    admin = KafkaAdminClient(**CONNECTION)
     try:
         return work(admin)
     finally:
@@ -291,7 +303,45 @@ def delete_group(request: Request) -> None:
         raise RuntimeError(result)
 
 
-OPERATIONS = (hello, produce, transactional, transaction, transform, create_topic, create_partitions, delete_records)
+SETTINGS = {
+    "bootstrap_servers": "bootstrap",
+    "security_protocol": "protocol",
+    "sasl_mechanism": "mechanism",
+    "sasl_plain_username": "user",
+    "sasl_plain_password": "password",
+    "ssl_cafile": "ca",
+    "ssl_certfile": "certificate",
+    "ssl_keyfile": "certificate",
+}
+
+
+class Tokens(AbstractTokenProvider):
+    def __init__(self, user: str) -> None:
+        self.user = user
+
+    def token(self) -> str:
+        return unsecured_token(self.user)
+
+
+def connect(request: Request) -> None:
+    CONNECTION.clear()
+    CONNECTION.update({name: request[field] for name, field in SETTINGS.items() if request.get(field)})
+    CONNECTION["bootstrap_timeout_ms"] = 2000
+    if request.get("mechanism") == "OAUTHBEARER":
+        CONNECTION["sasl_oauth_token_provider"] = Tokens(request["user"])
+
+
+OPERATIONS = (
+    hello,
+    connect,
+    produce,
+    transactional,
+    transaction,
+    transform,
+    create_topic,
+    create_partitions,
+    delete_records,
+)
 GROUP_OPERATIONS = (group_offsets, list_groups, describe_group, delete_group)
 
 if __name__ == "__main__":

@@ -13,17 +13,22 @@ Rules:
    `records` (each with its topic), commits `offsets` of `group` in it, and ends it: "commit", "abort" or "open".
 4. `transform` moves `count` records or more from `source` to `sink`, a few in each transaction, with the offsets of its member of
    `group`; every third transaction is aborted and done again. `leave` "open" begins one more and leaves it and all else as it is.
-5. An exception of the client is an answer, not a crash: it goes into `errors` (while polling) or into the reply.
+5. `connect` sets where and as whom what is made from then on connects: `bootstrap`, `protocol` (Kafka's security.protocol),
+   `mechanism`, `user`, `password`, and the PEM files `ca` and `certificate` (with its private key). OAUTHBEARER has an unsecured
+   JWT of `user`.
+6. An exception of the client is an answer, not a crash: it goes into `errors` (while polling) or into the reply.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import os
 import queue
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -51,6 +56,13 @@ def answer(request: Request, value: Any = None, error: BaseException | None = No
 
 def text(value: bytes | None) -> str | None:
     return None if value is None else value.decode()
+
+
+def unsecured_token(user: str) -> str:
+    """A JWT without signature, valid for an hour."""
+    parts = ({"alg": "none"}, {"sub": user, "iat": int(time.time()), "exp": int(time.time()) + 3600})
+    header, claims = (base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
+    return f"{header}.{claims}."
 
 
 def octets(value: str | None) -> bytes | None:
