@@ -132,7 +132,7 @@ async def kafka(request: pytest.FixtureRequest, real_targets: RealTargets) -> As
         assert isinstance(loop, UnhurriedLoop)
         loop.hurried = True
         real = await real_targets.get(generation, profile)
-        brokers = {node.node_id: f"127.0.0.1:{node.port}" for node in real.nodes.values()}
+        brokers = {node.node_id: f"127.0.0.1:{node.sasl_port or node.port}" for node in real.nodes.values()}
         handle = Kafka(generation, target, brokers, name)
         handle.cluster = real
         yield handle

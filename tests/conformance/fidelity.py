@@ -35,6 +35,8 @@ MODULES = {
     "test_offset_delete": "OffsetDelete",
     "test_groups_admin": "DescribeGroups, ListGroups, DeleteGroups",
     "test_find_coordinator": "FindCoordinator, versions, order of answers",
+    "test_authentication": "SASL",
+    "test_authentication_again": "SASL sessions",
     "test_moved": "Two brokers",
     "test_produce": "Produce",
     "test_list_offsets": "ListOffsets",

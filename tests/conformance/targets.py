@@ -21,6 +21,7 @@ from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
 from kafka_wire.messages.k65_describe_transactions import DescribeTransactionsRequest
 from kafka_wire.record_batch import Record, encode_batch
 from tests.conformance import history
+from tests.conformance.authenticating import SESSION_MS, USERS
 from tests.conformance.driver import GIVE_UP_S, clock_s, create_topic, offsets_topic_ready, topic_known
 from tests.conformance.logs import ADMIN_CLIENT, OFFSETS, Send, produce
 from tests.conformance.transaction_history import VERSION_1, transaction_history
@@ -52,6 +53,8 @@ class Profile:
     """By generation, what a broker has not by itself."""
     config_of_4: Mapping[str, object] = field(default_factory=dict)
     """What 3.x has no name for."""
+    users: Mapping[str, str] = field(default_factory=dict)
+    """Passwords by name: clients connect to a SASL_PLAINTEXT listener, without groups and topics."""
 
     def settings(self, generation: str) -> dict[str, object]:
         common: dict[str, object] = {
@@ -117,6 +120,8 @@ PROFILES = {
     "pair-transactions": replace(
         _TRANSACTIONS, brokers=2, config={**_TRANSACTIONS.config, "transaction.state.log.replication.factor": 1}
     ),
+    "sasl": Profile(users=USERS),
+    "sasl-sessions": Profile(users=USERS, config={"connections.max.reauth.ms": SESSION_MS}),
     "pair": Profile(brokers=2, config={"offsets.topic.replication.factor": 1}),
     **{
         f"policy-{policy}": replace(
@@ -152,9 +157,11 @@ class RealTargets:
             wanted = PROFILES[profile]
             settings = {**wanted.settings(generation), **(QUICK_RESTART if wanted.past else {})}
             features = wanted.features.get(generation)
-            kafka = RealKafka(RELEASES[generation], wanted.brokers, settings, features=features)
+            kafka = RealKafka(RELEASES[generation], wanted.brokers, settings, features=features, users=wanted.users)
             await asyncio.to_thread(kafka.__enter__)
             self._key, self._kafka = (generation, profile), kafka
+            if wanted.users:
+                return kafka
             await prepare(kafka.bootstrap)
             if wanted.past:
                 await write_past(kafka.bootstrap, wanted.past)
@@ -271,6 +278,10 @@ async def simulator(generation: str, profile: str) -> AsyncIterator[Any]:
         "config": wanted.settings(generation),
         "as_version": generation,
     }
+    if wanted.users:
+        async with Cluster(**options, security_protocol="SASL_PLAINTEXT", users=wanted.users) as cluster:
+            yield cluster
+        return
     if wanted.past is None:
         async with Cluster(**options) as cluster:
             await prepare(cluster.bootstrap)

@@ -39,6 +39,8 @@ from typing import NoReturn
 
 import pytest
 
+from tests.support import real_sasl
+
 VERSIONS = ("3.4.0", "4.1.0")
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 JVM_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true")
@@ -313,6 +315,7 @@ class Node:
         self.kafka = kafka
         self.node_id = node_id
         self.port = port
+        self.sasl_port = free_port() if kafka.users else 0
         self.directory = kafka.directory / f"node-{node_id}"
         self.data_dir = self.directory / "data"
         self.properties = self.directory / "server.properties"
@@ -447,7 +450,8 @@ class RealKafka:
 
     `config` holds broker settings by Kafka's names and wins over what is set here. `nodes` maps node id -> Node. `log_files`:
     each node writes LOG_FILES to its `logs_dir`, too. `jvm`: flags that win over JVM_FLAGS. `features`: levels that it is formatted
-    with.
+    with. `users`: passwords by name; each node also has a SASL_PLAINTEXT listener (`sasl_port`) for PLAIN, SCRAM (from 3.5 on; before,
+    a KRaft broker knows no SCRAM user) and OAUTHBEARER with unsecured tokens.
     """
 
     def __init__(
@@ -459,8 +463,10 @@ class RealKafka:
         log_files: bool = False,
         jvm: Sequence[str] = (),
         features: Mapping[str, int] | None = None,
+        users: Mapping[str, str] | None = None,
     ) -> None:
         self.version = version
+        self.users = dict(users or {})
         self.features = dict(features or {})
         self.brokers = brokers
         self.config = dict(config or {})
@@ -515,10 +521,15 @@ class RealKafka:
             node.start()
         for node in self.nodes.values():
             node.wait_ready(deadline)
+        if self.users and tuple(map(int, self.version.split(".")[:2])) >= (3, 5):
+            listeners = [(node.port, node.sasl_port) for node in self.nodes.values()]
+            real_sasl.add_scram_users(self.users, listeners, deadline)
 
     def _properties(self, node: Node, controller_port: int) -> dict[str, object]:
         replicas = min(self.brokers, 3)
-        listeners = f"PLAINTEXT://127.0.0.1:{node.port}"
+        listeners = advertised = f"PLAINTEXT://127.0.0.1:{node.port}"
+        if self.users:
+            listeners = advertised = f"{advertised},SASL_PLAINTEXT://127.0.0.1:{node.sasl_port}"
         if node.node_id == 1:
             listeners += f",CONTROLLER://127.0.0.1:{controller_port}"
         return {
@@ -526,9 +537,10 @@ class RealKafka:
             "node.id": node.node_id,
             "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
             "listeners": listeners,
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{node.port}",
+            "advertised.listeners": advertised,
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            **(real_sasl.properties(self.users) if self.users else {}),
             "log.dirs": node.data_dir,
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,

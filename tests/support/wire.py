@@ -98,6 +98,15 @@ class Wire:
         unasked: bytes = await within(self._unasked.get(), deadline_s, "a frame from the broker")
         return unasked
 
+    async def next_frame_or_end(self) -> bytes | None:
+        """As `next_frame`; None if the broker closes the connection instead."""
+        frame = asyncio.ensure_future(self._unasked.get())
+        await within(asyncio.wait([frame, self._task], return_when="FIRST_COMPLETED"), DEADLINE_S, "a frame or the end")
+        if frame.done():
+            return frame.result()
+        frame.cancel()
+        return None if self._unasked.empty() else self._unasked.get_nowait()
+
     async def closed(self, *, deadline_s: float = DEADLINE_S) -> None:
         """Returns once the broker has closed the connection."""
         await within(asyncio.shield(self._task), deadline_s, "the broker to close the connection")
