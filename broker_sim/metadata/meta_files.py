@@ -58,7 +58,7 @@ def lock_directory(directory: Path, files: Files) -> Closable:
     try:
         return files.lock(directory / LOCK_FILE)
     except BlockingIOError:
-        raise StoreError("in use by another cluster, or by a Kafka broker; stop it, or take a copy") from None
+        raise StoreError("in use by another cluster, or by a Kafka broker: stop it, or take a copy") from None
 
 
 def read_bytes(directory: Path, files: Files = FILES) -> bytes | None:
