@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from broker_sim.common.text import duration_text, short
 
-__all__ = ["Once", "Refusals", "named", "size_in_words", "warn_of_group"]
+__all__ = ["Once", "Refusals", "host_of", "named", "size_in_words", "warn_of_group"]
 
 AT_ONCE = 20
 """Lines in a period."""
@@ -41,6 +41,11 @@ class Once:
 def named(client_id: str | None) -> str:
     """A client id in a line of the log; ``none`` where the client has none."""
     return "none" if client_id is None else short(client_id)
+
+
+def host_of(peer: tuple[str, int] | None) -> str:
+    """A client's address, by its socket's, as Kafka shows it: ``/127.0.0.1``, as Java prints one without a name."""
+    return f"/{peer[0]}" if peer else "/"
 
 
 def warn_of_group(once: Once, log: logging.Logger, client_id: str | None, group_id: str | None, words: str) -> None:

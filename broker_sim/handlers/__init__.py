@@ -12,6 +12,7 @@ import importlib
 import pkgutil
 import struct
 from collections.abc import Callable, Generator, Iterator
+from copy import copy
 from functools import cache
 from itertools import groupby
 from types import ModuleType
@@ -89,6 +90,12 @@ class Route:
         self._response = response_class, api_version if response_version is None else response_version
         self._encode: Encoder = encoder(*self._response)
         self.handle, self.fast, self.repeated, self.traits = handle, fast, repeated, traits
+
+    def handled_by(self, handle: Callable[[RequestContext, Any], Any]) -> Route:
+        """The same request, read and answered the same way, with another handler and no way around it."""
+        other = copy(self)
+        other.handle, other.fast, other.repeated = handle, None, None
+        return other
 
     def decode(self, frame: bytes, body: int) -> Any:
         """The request at ``frame[body:]``; None for a route that does not read its body. Raises DecodeError."""

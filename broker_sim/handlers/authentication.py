@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.authentication.authenticator import LONGEST_TOKEN, Authenticator, State
 from broker_sim.handlers import Route, Routes, UnsupportedRequest
 from broker_sim.handlers.error_response import error_response, refuse_client
-from kafka_wire.api_keys import message_class
 from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
@@ -36,20 +35,10 @@ class AuthenticatingRoutes:
         if self.authenticator.state is not State.AUTHENTICATE:
             raise UnsupportedRequest(reason)
         asked = self._routes[code]
-        low, high = self._routes.supported[asked.api_key]
-        is_known = low <= asked.api_version <= high  # else it is ApiVersions, which is answered with version 0
 
         def refuse(ctx: RequestContext, request: Any) -> Any:
             return refuse_client(
                 ctx, error_response(request, asked.api_key, asked.api_version, Err.ILLEGAL_SASL_STATE), reason
             )
 
-        return Route(
-            asked.api_key,
-            asked.api_version,
-            asked.name,
-            refuse,
-            request_class=message_class(asked.api_key, "Request") if is_known else None,
-            response_class=message_class(asked.api_key, "Response"),
-            response_version=None if is_known else 0,
-        )
+        return asked.handled_by(refuse)

@@ -21,7 +21,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.common.refusals import size_in_words
+from broker_sim.common.refusals import host_of, size_in_words
 from broker_sim.common.text import short
 from broker_sim.handlers import Route, UnsupportedRequest
 from broker_sim.handlers.context import DEFERRED, LARGE, InterceptedContext, Owner, RequestContext, Tap
@@ -109,7 +109,7 @@ class Connection(asyncio.Protocol):
         host = self._host
         if host is None:
             peer = None if self._transport is None else self._transport.get_extra_info("peername")
-            host = self._host = f"/{peer[0]}" if peer else "/"
+            host = self._host = host_of(peer)
         return host
 
     # --- what the loop calls ----------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
+from broker_sim.common.refusals import host_of
 from broker_sim.network.connection import Connection
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ class TlsProtocol(asyncio.Protocol):
 
     def _log(self, reason: str) -> None:
         peer = self._plain.get_extra_info("peername") if self._plain is not None else None
-        self._owner.refusals.log(f"/{peer[0]}" if peer else "/", None, f"TLS handshake: {reason}")
+        self._owner.refusals.log(host_of(peer), None, f"TLS handshake: {reason}")
 
     def _reason(self, error: ssl.SSLError) -> str:
         name = error.reason or ""

@@ -105,18 +105,18 @@ async def test_authentication_again(kafka: Kafka, name: str, version: int) -> No
 
 @pytest.mark.parametrize("name", REQUESTS)
 async def test_request_instead_of_the_token_again(kafka: Kafka, name: str) -> None:
-    client = await Client.connect(kafka)
-    await client.plain()
-    await client.handshake("PLAIN")
-    await exchange(client, name)
-    await client.is_served()
+    await _instead_of_the_token(kafka, "PLAIN", name)
 
 
 @pytest.mark.parametrize("name", REQUESTS)
 async def test_request_instead_of_the_token_of_another_mechanism(kafka: Kafka, name: str) -> None:
+    await _instead_of_the_token(kafka, "OAUTHBEARER", name)
+
+
+async def _instead_of_the_token(kafka: Kafka, mechanism: str, name: str) -> None:
     client = await Client.connect(kafka)
     await client.plain()
-    await client.handshake("OAUTHBEARER")
+    await client.handshake(mechanism)
     await exchange(client, name)
     await client.is_served()
 

@@ -15,7 +15,18 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.helpers import create_ssl_context
-from line_protocol import LATER, POLL_S, Request, Snapshot, answer, log_to_stderr, octets, text, unsecured_token
+from line_protocol import (
+    LATER,
+    POLL_S,
+    Request,
+    Snapshot,
+    answer,
+    log_to_stderr,
+    octets,
+    renamed,
+    text,
+    unsecured_token,
+)
 
 CONNECTION: dict[str, Any] = {"bootstrap_servers": sys.argv[1]}
 """Where clients connect to, and as whom."""
@@ -329,7 +340,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
 
 async def connect(request: Request) -> None:
     CONNECTION.clear()
-    CONNECTION.update({name: request[field] for name, field in SETTINGS.items() if request.get(field)})
+    CONNECTION.update(renamed(request, SETTINGS))
     if request.get("mechanism") == "OAUTHBEARER":
         CONNECTION["sasl_oauth_token_provider"] = Tokens(request["user"])
     if request["protocol"].endswith("SSL"):

@@ -19,7 +19,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
-from line_protocol import LATER, POLL_S, Request, ThreadedMember, answer, octets, serve_threaded, text
+from line_protocol import LATER, POLL_S, Request, ThreadedMember, answer, octets, renamed, serve_threaded, text
 
 CONNECTION: dict[str, Any] = {"bootstrap.servers": sys.argv[1]}
 """Where clients connect to, and as whom."""
@@ -339,7 +339,7 @@ SETTINGS = {
 
 def connect(request: Request) -> None:
     CONNECTION.clear()
-    CONNECTION.update({name: request[field] for name, field in SETTINGS.items() if request.get(field)})
+    CONNECTION.update(renamed(request, SETTINGS))
     if request.get("mechanism") == "OAUTHBEARER":
         principal = {"sasl.oauthbearer.config": f"principal={request['user']}"}
         CONNECTION.update({"enable.sasl.oauthbearer.unsecure.jwt": True, **principal})

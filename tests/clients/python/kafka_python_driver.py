@@ -22,6 +22,7 @@ from line_protocol import (
     ThreadedMember,
     answer,
     octets,
+    renamed,
     serve_threaded,
     text,
     unsecured_token,
@@ -325,7 +326,7 @@ class Tokens(AbstractTokenProvider):
 
 def connect(request: Request) -> None:
     CONNECTION.clear()
-    CONNECTION.update({name: request[field] for name, field in SETTINGS.items() if request.get(field)})
+    CONNECTION.update(renamed(request, SETTINGS))
     CONNECTION["bootstrap_timeout_ms"] = 2000
     if request.get("mechanism") == "OAUTHBEARER":
         CONNECTION["sasl_oauth_token_provider"] = Tokens(request["user"])

@@ -38,6 +38,11 @@ Request = dict[str, Any]
 _stdout_lock = threading.Lock()
 
 
+def renamed(request: Request, names: dict[str, str]) -> dict[str, Any]:
+    """What a request has, by a client's own names; ``names``: those, and the request's."""
+    return {name: request[field] for name, field in names.items() if request.get(field)}
+
+
 def log_to_stderr() -> None:
     level = os.environ.get("DRIVER_LOG_LEVEL", "WARNING")
     logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
