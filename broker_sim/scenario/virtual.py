@@ -20,7 +20,6 @@ import inspect
 import json
 import logging
 import random
-import signal
 import tempfile
 import traceback
 import warnings
@@ -29,7 +28,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.common.commandline import handling
 from broker_sim.common.text import UsageError
 from broker_sim.scenario.apps.common import AppSettings, Live, Obey, ScenarioPipe, encoded_event
 from broker_sim.scenario.clients import (
@@ -52,7 +50,7 @@ from broker_sim.simulation.world import simulate
 
 if TYPE_CHECKING:
     from broker_sim.simulation.hosts import Host
-    from broker_sim.simulation.virtual.loop import SimLoop, SimTask
+    from broker_sim.simulation.virtual.loop import SimTask
     from broker_sim.simulation.world import Simulation
 
 __all__ = ["APPS", "check", "play"]
@@ -70,8 +68,6 @@ APPS = {
 
 _PATIENCE = "10m"
 """Real time without a step: the reader of the progress may be slow."""
-
-_ENDS = (signal.SIGINT, signal.SIGTERM)
 
 _LONGEST = "3650d"
 """No scenario is longer; each of its waits has a limit of its own."""
@@ -94,7 +90,7 @@ def play(
         seed = arguments.pop("seed")
         if seed is not None:
             arguments["seed"] = seed
-        with _logs() as logs, simulate(seed or 0, **simulation) as sim, _interruptible(sim.loop):
+        with _logs() as logs, simulate(seed or 0, **simulation) as sim:
             kafka = sim.cluster(arguments.pop("brokers"), **arguments)
 
             def clients(
@@ -108,23 +104,6 @@ def play(
             outcome = sim.run(play_on(kafka, scenario, options, clients, virtual=True), within=_LONGEST)
             outcome.journal_hash, outcome.schedule_hash = sim.journal_hash, sim.schedule_hash
             return outcome
-
-
-@contextmanager
-def _interruptible(loop: SimLoop) -> Iterator[None]:
-    """Who ends a run is heard: the loop raises the interrupt again where a finaliser or the callback of a weak reference, in the middle
-    of which the signal came, has swallowed it."""
-
-    def interrupt(number: int, frame: object) -> None:
-        loop.forbidden = KeyboardInterrupt()
-        raise loop.forbidden
-
-    with handling(interrupt, *(number for number in _ENDS if signal.getsignal(number) is signal.default_int_handler)):
-        try:
-            yield
-        finally:
-            if isinstance(loop.forbidden, KeyboardInterrupt):
-                loop.forbidden = None  # it is on its way
 
 
 def check(scenario: Scenario, options: ScenarioOptions) -> None:

@@ -69,6 +69,10 @@ def topic(kafka: ClusterThread, request: pytest.FixtureRequest) -> str:
     return request.node.originalname.removeprefix("test_").replace("_", "-")[:60]
 
 
+KEPT = {"retention.ms": "-1"}
+"""For records of 1970: retention looks 30 s after the cluster began, in the midst of whichever test runs then."""
+
+
 # ------------------------------------------------------------------------------------------------ batch
 
 
@@ -116,7 +120,7 @@ def test_a_batch_reads_assigned_partitions(spark: Any, kafka: ClusterThread, top
 
 
 def test_a_batch_reads_by_timestamp(spark: Any, kafka: ClusterThread, topic: str) -> None:
-    kafka.create_topic(topic, 2)
+    kafka.create_topic(topic, 2, configs=KEPT)
     for partition in range(2):
         for number in range(5):
             append(kafka, topic, partition, build_batch([(None, b"%d" % number)], 1_000 + 100 * number))
@@ -132,7 +136,7 @@ def test_a_batch_reads_by_timestamp(spark: Any, kafka: ClusterThread, topic: str
 def test_a_timestamp_behind_the_last_record_is_an_error_or_the_latest_as_asked(
     spark: Any, kafka: ClusterThread, topic: str
 ) -> None:
-    kafka.create_topic(topic, 1)
+    kafka.create_topic(topic, 1, configs=KEPT)
     append(kafka, topic, 0, build_batch([(None, b"early")], 1_000))
 
     latest = reading(
@@ -182,7 +186,7 @@ def test_a_batch_writes_keys_values_headers_topics_and_partitions(spark: Any, ka
 
 
 def test_a_committed_transaction_is_read_and_its_marker_is_not(spark: Any, kafka: ClusterThread, topic: str) -> None:
-    kafka.create_topic(topic, 1)
+    kafka.create_topic(topic, 1, configs=KEPT)
     ours = {"producer_id": 4711, "producer_epoch": 0}
     append(kafka, topic, 0, build_batch([(b"k", b"before")], 1_000, base_sequence=-1))
     append(kafka, topic, 0, build_batch([(b"k", b"1"), (b"k", b"2")], 1_000, attributes=TRANSACTIONAL_BIT, **ours))

@@ -23,12 +23,14 @@ from typing import Any
 import pytest
 
 import broker_sim.simulation
+from broker_sim.common.commandline import handling
 from broker_sim.simulation import Simulation, simulate
 from broker_sim.simulation.sweeps.seeds import Interrupted, Search
 from broker_sim.simulation.virtual import alarms, patches, watchdog
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ROOM = str(Path(broker_sim.simulation.__file__).parent)
+ENDS = (signal.SIGALRM, signal.SIGINT, signal.SIGTERM)
 BOOKKEEPING = (ROOM, contextlib.__file__, asyncio.base_events.__file__)
 
 
@@ -40,13 +42,16 @@ class TooLate(Exception):
     """What another alarm raises, for code that swallows every Exception."""
 
 
+rings: signal.Signals = signal.SIGALRM
+
+
 def ring() -> None:
-    signal.raise_signal(signal.SIGALRM)
+    signal.raise_signal(rings)
 
 
 def surroundings() -> tuple[Any, ...]:
     """What a simulation replaces while it runs."""
-    handlers = signal.getsignal(signal.SIGALRM), watchdog._handler_after(signal.getsignal(signal.SIGVTALRM))
+    handlers = *map(signal.getsignal, ENDS), watchdog._handler_after(signal.getsignal(signal.SIGVTALRM))
     pinned = time.time, time.sleep, random.random, random.Random.seed, vars(gc)["collect"]
     collector = gc.isenabled(), gc.get_freeze_count() > 0
     return (*handlers, *pinned, *collector, patches._current, alarms._current, events._get_running_loop())
@@ -64,6 +69,18 @@ def an_alarm(raises: type[BaseException] = TimeIsUp) -> Iterator[None]:
         assert surroundings() == around
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def ctrl_c(number: signal.Signals) -> Iterator[None]:
+    """`ring` sends this signal, which interrupts."""
+    global rings
+    with handling(signal.default_int_handler, number):
+        rings, before = number, rings
+        try:
+            yield
+        finally:
+            rings = before
 
 
 def ends_by(
@@ -205,7 +222,7 @@ def in_the_test_which_swallows_it(sim: Simulation) -> None:
 
 def in_a_synchronous_program(sim: Simulation) -> None:
     def work() -> None:
-        signal.pthread_kill(main, signal.SIGALRM)
+        signal.pthread_kill(main, rings)
         time.sleep(1)
 
     main = threading.get_ident()
@@ -280,6 +297,66 @@ def test_an_alarm_ends_a_search_wherever_it_rings_and_names_the_seed(place: Call
     assert "seed 3 was running" in error.__cause__.__notes__
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@by_place
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_ends_the_run_wherever_it_comes(
+    place: Callable[[Simulation], None], number: signal.Signals
+) -> None:
+    def live() -> None:
+        with simulate(1) as sim:
+            place(sim)
+
+    with ctrl_c(number):
+        error = ends_by(live, told=KeyboardInterrupt)
+    assert number.name in "".join(error.__notes__)
+
+
+@by_place
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_ends_a_search_as_what_it_is(place: Callable[[Simulation], None]) -> None:
+    def body(sim: Simulation) -> None:
+        if sim.seed == 3:
+            place(sim)
+
+    with ctrl_c(signal.SIGINT):
+        error = ends_by(lambda: Search(body, repeat=0).first(range(100)), told=KeyboardInterrupt)
+    assert "seed 3 was running" in error.__notes__
+
+
+def test_an_interrupt_while_a_failure_is_made_small_ends_the_search() -> None:
+    def body(sim: Simulation) -> None:
+        if search.runs > 1:
+            ring()
+        raise ValueError("planted")
+
+    search = Search(body, repeat=0)
+    with ctrl_c(signal.SIGINT):
+        ends_by(lambda: search.first([1]), told=KeyboardInterrupt)
+    assert search.runs == 2
+
+
+def test_an_interrupt_that_tasks_pass_on_ends_a_run_once() -> None:
+    left: list[Any] = []
+
+    async def interrupts() -> None:
+        raise KeyboardInterrupt  # as a signal does, where code does not come back
+
+    async def waits() -> None:
+        await asyncio.create_task(interrupts())
+
+    def live() -> None:
+        with simulate(1) as sim:
+            left.append(sim.loop)
+            sim.cluster()
+            sim.host("a").spawn(waits)
+            sim.run_for(1)
+
+    ends_by(live, told=KeyboardInterrupt)
+
+    assert not asyncio.all_tasks(left[0])
+
+
 def test_an_alarm_between_two_seeds_ends_the_search() -> None:
     runs: list[object] = []
 
@@ -336,7 +413,7 @@ def test_a_task_that_does_not_come_back_is_interrupted() -> None:
 
     error = ends_by(live)
     assert "_spin" in [entry.name for entry in traceback.extract_tb(error.__traceback__)]
-    assert "it rang at test_alarms.py" in "".join(error.__notes__)
+    assert "SIGALRM came at test_alarms.py" in "".join(error.__notes__)
 
 
 def test_what_does_not_come_back_when_the_world_ends_is_interrupted_too() -> None:

@@ -110,7 +110,7 @@ class FoundFailure:
 
 
 class Interrupted(Exception):
-    """An alarm has ended a run; its cause is what that raised."""
+    """An alarm has ended a run; its cause is what that raised. Ctrl-C is no such one: KeyboardInterrupt goes through."""
 
 
 class Search:
@@ -194,6 +194,8 @@ class Search:
             if error is alarms.error:
                 alarms.taken()
                 error.add_note(f"seed {seed!r} was running")
+                if isinstance(error, KeyboardInterrupt):  # whoever asked for it wants no failure made small before
+                    raise
                 raise Interrupted from error
             if not isinstance(error, self.caught):
                 raise

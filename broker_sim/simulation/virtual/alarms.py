@@ -1,14 +1,16 @@
-"""Alarms: SIGALRM, with which pytest-timeout and others end a test whose time is up.
+"""Alarms: SIGALRM, with which pytest-timeout and others end a test whose time is up; SIGINT and SIGTERM, where they interrupt.
 
 The handler of an alarm raises wherever the main thread happens to be: in a finaliser, where the exception is lost; in a task, of
-which it ends only that one; while patches are removed, which then stay for the following tests. And an alarm fires once. So:
+which it ends only that one; between the creation of a coroutine and its first step; while patches are removed, which then stay for
+the following tests. And an alarm fires once. So:
 
 1. While alarms are kept - a simulation from end to end, all seeds of a test - what the handler raises is kept first of all.
 2. It is raised at once where the test's own code runs between two runs; and again by the next run, or at the end of the block, in
    case a finaliser has swallowed it.
 3. Everywhere else it is raised by the loop, after the callback in which it came, or at the end of the block when all is as before.
-4. Code that does not come back is interrupted a second later: ``watchdog``.
-5. Only the main thread gets signals: a simulation in another thread keeps none. Signals without a pending alarm are not changed.
+4. Code that does not come back is interrupted a second later: ``watchdog``. At a debugger's prompt Ctrl-C is the debugger's.
+5. Only the main thread gets signals: a simulation in another thread keeps none. A signal without a handler in Python, as SIGINT in a
+   worker process that ignores it, is not changed.
 """
 
 from __future__ import annotations
@@ -32,6 +34,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _UNINTERRUPTED: set[CodeType] = set()
 
+_SIGNALS = [getattr(signal, name) for name in ("SIGALRM", "SIGINT", "SIGTERM") if hasattr(signal, name)]
+_DEBUGGERS = ("pdb", "bdb", "IPython", "pydevd", "debugpy")
+
 
 def uninterrupted(function: F) -> F:
     """No alarm is raised in the function, nor in what it calls."""
@@ -53,6 +58,16 @@ def is_uninterrupted(frame: FrameType | None) -> bool:
     return False
 
 
+def is_debugging(frame: FrameType | None) -> bool:
+    """Whether this frame belongs to a debugger, or to what one has called."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if any(file.endswith(f"{name}.py") or f"/{name}/" in file for name in _DEBUGGERS):
+            return True
+        frame = frame.f_back
+    return False
+
+
 class Alarms:
     """In the block, and in those inside it that are of one with it, alarms are kept. ``error``: what the first one has raised."""
 
@@ -62,8 +77,9 @@ class Alarms:
         """Whether it has not been raised yet."""
         self.loop: SimLoop | None = None
         """Of the simulation whose block runs; None before it has begun to and when it ends."""
-        self._alarm: Any = None
-        self._ours: Any = None
+        self._handlers: dict[int, Any] = {}
+        """Of the signals that are kept, as they were."""
+        self._ours = self._ring
 
     def __enter__(self) -> Alarms:
         global _current
@@ -71,23 +87,36 @@ class Alarms:
             return self
         if _current is not None:
             return _current
-        alarm = signal.getsignal(signal.SIGALRM) if hasattr(signal, "SIGALRM") else None
-        if callable(alarm):
-            self._alarm, self._ours = alarm, self._ring
-            signal.signal(signal.SIGALRM, self._ours)
+        try:
+            for number in _SIGNALS:
+                handler = signal.getsignal(number)
+                if callable(handler):
+                    self._handlers[number] = handler
+                    signal.signal(number, self._ours)
+        except BaseException:  # of a signal that is not kept yet
+            self._restore()
+            raise
+        if self._handlers:
             _current = self  # not before: what rings between the two lines would leave it here for good
         return self
 
     @uninterrupted
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         global _current
-        if self._ours is None:
+        if not self._handlers:
             return
         _current = None
-        if signal.getsignal(signal.SIGALRM) is self._ours:
-            signal.signal(signal.SIGALRM, self._alarm)
-        self._ours = None
+        self._restore()
         self.due(error)
+
+    def _restore(self) -> None:
+        try:
+            with contextlib.ExitStack() as undo:  # a handler that is back may raise: the others come back all the same
+                for number, handler in self._handlers.items():
+                    if signal.getsignal(number) is self._ours:
+                        undo.callback(signal.signal, number, handler)
+        finally:
+            self._handlers = {}
 
     def due(self, error: BaseException | None = None) -> None:
         """Raise what was kept, but for ``error``, which is on its way."""
@@ -100,12 +129,16 @@ class Alarms:
         self.error, self.late = None, False
 
     def _ring(self, number: int, frame: FrameType | None) -> None:
+        handler, name = self._handlers[number], signal.Signals(number).name
+        if name != "SIGALRM" and is_debugging(frame):
+            handler(number, frame)
+            return
         try:
-            self._alarm(number, frame)
+            handler(number, frame)
         except BaseException as error:
             if self.error is None:
                 self.error = error
-                error.add_note(f"it rang{caller(frame) or ' outside of the code under test'}")
+                error.add_note(f"{name} came{caller(frame) or ' outside of the code under test'}")
             if self.loop is not None:
                 self.loop.forbidden = self.error
             self.late = self.loop is None or is_uninterrupted(frame)

@@ -179,6 +179,8 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
         """Runs functions on threads: `run_in_executor`."""
         self.forbidden: BaseException | None = None
         """What simulated code tried, even where it has swallowed the exception; or why the run is to end."""
+        self._ended_by: BaseException | None = None
+        """What the last run raised that no callback may keep to itself."""
         self._thread = threading.get_ident()
         self._now = _START
         self._heap: list[tuple[float, int, asyncio.TimerHandle]] = []
@@ -398,6 +400,10 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
                     handle._context.run(handle._callback, *handle._args)
                 except (Exception, asyncio.CancelledError) as error:  # not what ends a test: its time is up, Ctrl-C
                     self._failed(handle, error)
+                except BaseException as error:
+                    if error is not self._ended_by:  # once: each task that waited for its task raises it again
+                        self._ended_by = error
+                        raise
             if self.forbidden is not None:
                 self._raise_forbidden()
             if after_turn is not None:

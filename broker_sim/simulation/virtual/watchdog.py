@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.common.text import duration_text
 from broker_sim.simulation.errors import SimForbidden, SimStuck, caller
 from broker_sim.simulation.virtual import patches
-from broker_sim.simulation.virtual.alarms import Alarms, is_uninterrupted
+from broker_sim.simulation.virtual.alarms import Alarms, is_debugging, is_uninterrupted
 from broker_sim.simulation.virtual.process import PROCESS
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ __all__ = ["patience", "watchdog_paused"]
 _LOOK_S = 1.0
 _IDLE = 10
 """Looks without a simulation after which the thread ends."""
-_DEBUGGERS = ("pdb", "bdb", "IPython", "pydevd", "debugpy")
 _LOOP = str(Path(__file__).with_name("loop.py"))
 _THREADS = str(Path(__file__).parents[1] / "sync" / "threads.py")
 _times, _gettime = os.times, getattr(time, "clock_gettime", None)
@@ -103,11 +102,7 @@ class _Guard:
             return
         interrupted, frame = frame, _running(frame)
         stack = traceback.extract_stack(frame)
-        if any(
-            frame.filename.endswith(f"{name}.py") or f"/{name}/" in frame.filename
-            for frame in stack
-            for name in _DEBUGGERS
-        ):
+        if is_debugging(frame):
             return
         self.calls += 1
         ends = self.alarms.loop is None
