@@ -183,6 +183,7 @@ class HostClient(ScenarioClient):
     def _ended(self, code: int) -> None:
         """Note that the client's process has ended."""
         self._task = None
+        self._line.close()
         self.host.exit()
         self._exited(code)
 
@@ -206,6 +207,7 @@ class HostClient(ScenarioClient):
         self.host.sim.loop.call_soon(self._line.obey, command, argument, context=context_of(self.host.process))
 
     async def stop(self) -> None:
+        self._line.close()
         if self.running and not self.host.sim.ending:  # which ends everything itself
             self._end_requested = True
             self._ended(0)
@@ -235,6 +237,10 @@ class _HostLine(ScenarioPipe):
         for command, argument in self._unheard:
             obey(command, argument)
         self._unheard.clear()
+
+    def close(self) -> None:
+        """Forget the app: what it leaves is garbage when the simulation ends."""
+        self._obey = None
 
     def obey(self, command: str, argument: str) -> None:
         """A command of the scenario; it waits for the app to listen."""

@@ -29,6 +29,7 @@ from tests.scenarios.alike import first_difference
 from tests.scenarios.stage import Stage
 from tests.scenarios.test_runner import BROKEN, HELD, LATE, MARKS, ONE_MEMBER, STABLE
 from tests.scenarios.test_shipped import KNOWN_BREAKS, NAMES, WITHOUT_CLIENTS
+from tests.simulation.sync import leaves_nothing_suspended
 from tests.support import processes
 
 SMALL = [name for name in NAMES if name not in WITHOUT_CLIENTS]
@@ -107,7 +108,8 @@ def test_the_other_coordinator_keeps_the_verdict(name: str) -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_kafka_python_keeps_the_verdict_on_threads_of_the_simulation(name: str) -> None:
-    outcome = play(shipped_one(name), ScenarioOptions(clients={"*": "kafka-python"}))
+    with leaves_nothing_suspended("kafka"):
+        outcome = play(shipped_one(name), ScenarioOptions(clients={"*": "kafka-python"}))
     assert (outcome.code, outcome.ended) == (0, {}), outcome.report()
 
 

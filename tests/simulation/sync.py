@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from types import CoroutineType
 from typing import Any
 
 from broker_sim.simulation import simulate
@@ -34,6 +37,24 @@ def no_thread_is_left() -> Iterator[None]:
     for thread in set(threading.enumerate()) - before:
         if "patience" not in thread.name:
             ends(thread)
+
+
+def suspended(package: str) -> list[Coroutine[Any, Any, Any]]:
+    """Coroutines of this installed package that wait for something, garbage among them."""
+    path = f"{os.sep}site-packages{os.sep}{package}{os.sep}"
+    return [
+        one
+        for one in gc.get_objects()
+        if type(one) is CoroutineType and (frame := one.cr_frame) is not None and path in frame.f_code.co_filename
+    ]
+
+
+@contextlib.contextmanager
+def leaves_nothing_suspended(package: str) -> Iterator[None]:
+    """What it leaves waiting would be finalised, and run the package's code, where the collector runs next: in another test."""
+    before = suspended(package)
+    yield
+    assert [one for one in suspended(package) if one not in before] == []
 
 
 def together(*functions: Callable[[], Any]) -> list[Any]:

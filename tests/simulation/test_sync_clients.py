@@ -11,7 +11,7 @@ import pytest
 
 from broker_sim.simulation import LibraryMoved, Swarm, simulate
 from broker_sim.simulation.sync.blocking import KAFKA_PINS
-from tests.simulation.sync import no_thread_is_left, result_of
+from tests.simulation.sync import leaves_nothing_suspended, no_thread_is_left, result_of, suspended
 from tests.simulation.sync_group import BOOTSTRAP, SENT, SyncConsumer, SyncProducer, play
 from tests.simulation.test_determinism import in_fresh_processes
 
@@ -50,6 +50,16 @@ def test_other_seeds_are_other_runs() -> None:
             assert kafka.topic("orders")
             hashes.add(sim.schedule_hash)
     assert len(hashes) == 3
+
+
+def test_a_world_that_has_ended_leaves_nothing_of_its_clients_to_the_collector() -> None:
+    with leaves_nothing_suspended("kafka"), simulate(1) as sim:
+        kafka = sim.cluster(2, {"orders": 3})
+        sim.host("producer").spawn_sync(SyncProducer())
+        sim.host("consumer").spawn_sync(SyncConsumer("one"))
+        sim.run_for(5)
+        assert kafka.topic("orders")
+        assert suspended("kafka")
 
 
 def test_idle_consumers_cost_little() -> None:

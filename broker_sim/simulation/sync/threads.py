@@ -190,6 +190,7 @@ class SimThread:
         finally:
             del self.threads.all[self.ident]
             self.threads.living.pop(self, None)
+            self._run = _nobody  # its program is garbage when the simulation ends, and not of whatever runs later
             self.done = True
             self._back.release()
 

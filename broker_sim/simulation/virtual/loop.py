@@ -229,6 +229,11 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
         """Remove the callbacks that pause the loop."""
         self._pauses.clear()
 
+    def without_timers(self) -> None:
+        """Remove all timers: what nothing else refers to, such as the programs that they would have woken, is garbage then."""
+        self._heap.clear()
+        self._cancelled = 0
+
     # --- what asyncio asks of a loop --------------------------------------------------------------------------------------
 
     def call_soon(
