@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker_sim.common.text import UsageError, unknown
+from broker_sim.config.settings import has_tls
 
 if TYPE_CHECKING:
     import ssl
@@ -82,7 +83,7 @@ class Security:
     @property
     def has_tls(self) -> bool:
         """Whether connections are encrypted."""
-        return self.protocol.endswith("SSL")
+        return has_tls(self.protocol)
 
     @property
     def has_sasl(self) -> bool:

@@ -545,6 +545,7 @@ async def _serve_until_signal(
     import threading
 
     from broker_sim.common.process_memory import collect_rarely, give_back_now_and_then
+    from broker_sim.config.settings import has_tls
     from broker_sim.handlers import load_handlers
 
     stop = asyncio.Event()
@@ -559,7 +560,7 @@ async def _serve_until_signal(
         if control is not None:
             await control.start()
         print(f"{READY}{cluster.bootstrap}", flush=True)
-        if cluster.state.security_protocol.endswith("SSL"):
+        if has_tls(cluster.state.security_protocol):
             print(f"{TLS}{cluster.security.ca_file}", flush=True)
         if control is not None:
             print(f"{CONTROL}{control.url}", flush=True)

@@ -34,6 +34,12 @@ LAST_RELEASE = (4, 4)
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """Kafka's values of security.protocol (SecurityProtocol)."""
 
+
+def has_tls(security_protocol: str) -> bool:
+    """Whether connections to a listener of this security.protocol are encrypted."""
+    return security_protocol in ("SSL", "SASL_SSL")
+
+
 Value = bool | int | float | str | list[str] | None
 
 

@@ -119,9 +119,9 @@ class ClusterState:
         """Requests that take longer than others should wait."""
         self.maintenance = LogMaintenance(self)
         self.warned_once = Once()
+        """What the log says of a client once, though it happens at each of its requests."""
         self.security_protocol = "PLAINTEXT"
         """Of every listener."""
-        """What the log says of a client once, though it happens at each of its requests."""
         self.buggify: Buggify | None = None
         """See ``buggify``: None but in simulations."""
         self.on_topics_changed: list[Callable[[Mapping[str, int | None]], object]] = []

@@ -562,7 +562,7 @@ class Connection(asyncio.Protocol):
         """See ``context``: until the client is authenticated it sends tokens with a size and no header."""
         from broker_sim.network.sasl_tokens import SaslTokens
 
-        SaslTokens.take_over(self, self._transport, authenticate)  # type: ignore[arg-type]
+        self._transport.set_protocol(SaslTokens(self, self._transport, authenticate))  # type: ignore[union-attr, arg-type]
 
     def failed(self, what: object) -> None:
         """Close after an exception in our own code, which goes into the log."""

@@ -28,13 +28,6 @@ class SaslTokens(asyncio.Protocol):
         self._connection, self._transport, self._authenticate = connection, transport, authenticate
         self._received = bytearray()
 
-    @classmethod
-    def take_over(
-        cls, connection: Connection, transport: asyncio.Transport, authenticate: Callable[[bytes], bytes]
-    ) -> None:
-        """From now on its bytes are tokens."""
-        transport.set_protocol(cls(connection, transport, authenticate))
-
     def data_received(self, data: bytes) -> None:
         self._received += data
         while len(self._received) >= 4:

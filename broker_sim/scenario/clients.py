@@ -85,8 +85,8 @@ class Access:
     @classmethod
     def to(cls, kafka: Cluster) -> Access:
         """To the brokers of a cluster."""
-        security = kafka.security
-        return cls(kafka.bootstrap, security.client_settings() if security.has_sasl or security.has_tls else {})
+        plain = kafka.state.security_protocol == "PLAINTEXT"
+        return cls(kafka.bootstrap, {} if plain else kafka.security.client_settings())
 
 
 class ScenarioClient(ABC):

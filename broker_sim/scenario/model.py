@@ -284,13 +284,13 @@ def _cluster(table: Table) -> dict[str, Any]:
         table.errors += [table.error(line, "config" if "config" in table else None) for line in str(error).split("\n")]
         config.clear()
     else:
-        _check_security(table, lambda: Security(protocol, users, None, settings), users)
+        _check_security(table, protocol, users, settings)
     return options
 
 
-def _check_security(table: Table, security: Callable[[], Security], users: Mapping[str, str]) -> None:
+def _check_security(table: Table, protocol: str, users: Mapping[str, str], settings: BrokerConfig) -> None:
     try:
-        if security().has_sasl and not users:
+        if Security(protocol, users, None, settings).has_sasl and not users:
             raise UsageError("users: a scenario's clients need one")
     except UsageError as error:
         table.errors.append(table.error(str(error), "security_protocol" if "security_protocol" in table else "users"))

@@ -31,7 +31,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
-import logging
 import random
 import warnings
 from asyncio import events
@@ -44,6 +43,7 @@ from typing import Any, TypeVar, Unpack
 from broker_sim.api.cluster import Cluster
 from broker_sim.api.cluster_options import Topics, read_options
 from broker_sim.common.text import UsageError, duration_ms, unknown
+from broker_sim.config.settings import has_tls
 from broker_sim.journal import Journal
 from broker_sim.simulation.cluster import SimCluster, SimOptions
 from broker_sim.simulation.errors import SimError
@@ -52,6 +52,7 @@ from broker_sim.simulation.faults.kinds import Fault, FaultPlan
 from broker_sim.simulation.faults.plans import Faults, Plan, Swarm, UserInjection, plan_from
 from broker_sim.simulation.hosts import BrokerHost, Host, Program
 from broker_sim.simulation.sync import in_loop
+from broker_sim.simulation.sync.threads import silence
 from broker_sim.simulation.verification import ClusterVerifier
 from broker_sim.simulation.virtual.alarms import Alarms, give_lines, uninterrupted
 from broker_sim.simulation.virtual.ambient import ambient
@@ -140,7 +141,7 @@ class Simulation:
             options.setdefault("seed", f"{self.seed}/{name}")
         for taken in {"host", "port", "advertised_host"} & set(options):
             raise UsageError(f"cluster: {taken} is the simulation's; name= gives the hosts their names")
-        if str(options.get("security_protocol", "")).upper().endswith("SSL"):
+        if has_tls(str(options.get("security_protocol", "")).upper()):
             raise UsageError("security_protocol: virtual time has no TLS (expected PLAINTEXT or SASL_PLAINTEXT)")
         cluster = SimCluster(self.network, process, names, topics, **options)
         cluster.on_journal = partial(self._watch, len(self.clusters))
@@ -574,11 +575,6 @@ def _inside(sim: Simulation) -> Iterator[None]:
 def _collect() -> None:
     """A world that has ended is garbage, in cycles. It is collected now: a finaliser that runs later, in whatever test the collector
     happens to run, would fail that one. What finalisers warn of and log is no news: a crash leaves clients unclosed."""
-    disabled = logging.root.manager.disable
-    logging.disable()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            gc.collect()
-    finally:
-        logging.disable(disabled)
+    with silence(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gc.collect()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from typing import Any
 
 from broker_sim.authentication.client import client_tokens
 from kafka_wire.messages.k17_sasl_handshake import SaslHandshakeRequest
 from kafka_wire.messages.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from tests.support.bearer_tokens import web_token
 from tests.support.wire import Wire
 
 ALICE = {"alice": "secret"}
@@ -44,12 +43,4 @@ async def authenticate(
 
 def jwt(claims: dict[str, Any], alg: str = "none", signature: str = "") -> str:
     """A JSON web token, unsecured by default."""
-    parts = (
-        base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in ({"alg": alg}, claims)
-    )
-    return ".".join([*parts, signature])
-
-
-def bearer(token_text: str, acts_as: str = "") -> bytes:
-    """OAUTHBEARER's first message with a token."""
-    return f"n,{f'a={acts_as}' if acts_as else ''},\x01auth=Bearer {token_text}\x01\x01".encode()
+    return web_token({"alg": alg}, claims, signature)

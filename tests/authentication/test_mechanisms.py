@@ -15,7 +15,8 @@ from broker_sim.authentication import AuthenticationFailed
 from broker_sim.authentication.client import client_tokens
 from broker_sim.authentication.mechanisms import Exchange, begin
 from broker_sim.authentication.security import MECHANISMS
-from tests.authentication.exchange import ALICE, bearer, jwt
+from tests.authentication.exchange import ALICE, jwt
+from tests.support.bearer_tokens import bearer
 
 NOW_MS = 1_700_000_000_000
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -193,8 +194,8 @@ def test_tokens_that_are_refused_once_the_client_has_seen_why(token: str, reason
 
 def test_a_token_acts_as_nobody_else_and_a_message_has_its_form() -> None:
     token = jwt({"sub": "carol", "exp": LATER})
-    assert exchange("OAUTHBEARER").evaluate(bearer(token, "carol")) == b""
-    shown = failure(exchange("OAUTHBEARER"), bearer(token, "bob")).shown
+    assert exchange("OAUTHBEARER").evaluate(bearer(token, gs2="n,a=carol,")) == b""
+    shown = failure(exchange("OAUTHBEARER"), bearer(token, gs2="n,a=bob,")).shown
     assert shown is not None
     assert "(bob) that is different from the token's principal name (carol)" in shown
     for message in (b"", b"\x01", bearer(token)[:-1]):

@@ -17,7 +17,8 @@ from kafka_wire.messages.k17_sasl_handshake import SaslHandshakeRequest
 from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
 from kafka_wire.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafka_wire.messages.k36_sasl_authenticate import SaslAuthenticateRequest
-from tests.authentication.exchange import ALICE, authenticate, bearer, handshake, jwt, token
+from tests.authentication.exchange import ALICE, authenticate, handshake, jwt, token
+from tests.support.bearer_tokens import bearer
 from tests.support.wire import Wire, WireClosedError
 
 AT_ONCE = {"connection.failed.authentication.delay.ms": 0}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import json
 import time
 from typing import Any
 
@@ -16,6 +15,7 @@ from kafka_wire.messages.k17_sasl_handshake import SaslHandshakeRequest
 from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
 from kafka_wire.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 from tests.conformance.driver import Kafka, RecordedWire
+from tests.support.bearer_tokens import web_token
 from tests.support.wire import WireClosedError
 
 USERS = {"alice": "alice-secret", "bob": "bob-secret", "x,y=z": "comma"}
@@ -116,23 +116,12 @@ class Scram:
         return hmac.digest(key, data, self._hash)
 
 
-def encoded(data: bytes) -> str:
-    """Base64 for URLs, without padding."""
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
-
-
 def jwt(header: Any = None, signature: str = "", *, left_out: str = "", **claims: Any) -> str:
     """A token of alice's that is valid for an hour, unless it says otherwise."""
     now_s = time.time()
     given = {"sub": "alice", "iat": int(now_s) - 60, "exp": int(now_s) + 3600, **claims}
     given.pop(left_out, None)
-    parts = [json.dumps(one).encode() for one in ({"alg": "none"} if header is None else header, given)]
-    return ".".join([*map(encoded, parts), signature])
-
-
-def bearer(token: str, *, gs2: str = "n,,", scheme: str = "Bearer", pairs: str = "") -> bytes:
-    """OAUTHBEARER's only message of a client."""
-    return f"{gs2}\x01auth={scheme} {token}\x01{pairs}\x01".encode()
+    return web_token({"alg": "none"} if header is None else header, given, signature)
 
 
 REQUESTS: dict[str, tuple[Any, int]] = {

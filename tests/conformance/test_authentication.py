@@ -14,8 +14,9 @@ from kafka_wire.frame import encode_request_header
 from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
 from kafka_wire.messages.k17_sasl_handshake import SaslHandshakeRequest
 from kafka_wire.messages.k36_sasl_authenticate import SaslAuthenticateRequest
-from tests.conformance.authenticating import ALICE, HASHES, REQUESTS, Client, Scram, bearer, encoded, exchange, jwt
+from tests.conformance.authenticating import ALICE, HASHES, REQUESTS, Client, Scram, exchange, jwt
 from tests.conformance.driver import Kafka
+from tests.support.bearer_tokens import bearer, encoded
 
 pytestmark = [pytest.mark.generations("3.4", "4.1", "4.4"), pytest.mark.profile("sasl")]
 MODERN = pytest.mark.generations("4.1", "4.4")

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.conformance.authenticating import ALICE, BOB, REQUESTS, Client, Scram, bearer, exchange, jwt
+from tests.conformance.authenticating import ALICE, BOB, REQUESTS, Client, Scram, exchange, jwt
 from tests.conformance.driver import Kafka
+from tests.support.bearer_tokens import bearer
 
 pytestmark = [pytest.mark.generations("3.4", "4.1", "4.4"), pytest.mark.profile("sasl-sessions")]
 MODERN = pytest.mark.generations("4.1", "4.4")

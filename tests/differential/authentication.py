@@ -26,7 +26,8 @@ from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
 from kafka_wire.messages.k17_sasl_handshake import SaslHandshakeRequest
 from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
 from kafka_wire.messages.k36_sasl_authenticate import SaslAuthenticateRequest
-from tests.conformance.authenticating import ALICE, HASHES, USERS, Scram, bearer, encoded, jwt
+from tests.conformance.authenticating import ALICE, HASHES, USERS, Scram, jwt
+from tests.support.bearer_tokens import bearer, encoded
 from tests.support.real_kafka import RealKafka
 from tests.support.wire import Wire, WireClosedError
 

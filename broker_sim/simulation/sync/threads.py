@@ -161,7 +161,7 @@ class SimThread:
         if self.done:
             return
         self._killed = True
-        with _silence():
+        with silence():
             self._hand_over(_PATIENCE_S)
         if not self.done:
             warnings.warn(f"thread {self.name} did not end with its simulation", ResourceWarning, stacklevel=2)
@@ -544,8 +544,8 @@ class SimRLock(SimLock):
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
-    """What a thread logs while it is ended is no part of the run, nor what its finalisers can't do any more."""
+def silence() -> Iterator[None]:
+    """What clients log while they are ended is no part of the run, nor what their finalisers can't do any more."""
     hook, before = sys.unraisablehook, logging.root.manager.disable
 
     def unraisable(what: sys.UnraisableHookArgs) -> None:

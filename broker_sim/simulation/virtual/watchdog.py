@@ -101,9 +101,9 @@ class _Guard:
                 self.alarms.due()
             return
         interrupted, frame = frame, _running(frame)
-        stack = traceback.extract_stack(frame)
         if is_debugging(frame):
             return
+        stack = traceback.extract_stack(frame)
         self.calls += 1
         ends = self.alarms.loop is None
         busy = (self.used_s if frame is interrupted else self.all_used_s) > self.look_s / 64

@@ -18,6 +18,7 @@ from aiokafka.helpers import create_ssl_context
 from line_protocol import (
     LATER,
     POLL_S,
+    PYTHON_SETTINGS,
     Request,
     Snapshot,
     answer,
@@ -321,15 +322,6 @@ async def describe_group(request: Request) -> Any:
     }
 
 
-SETTINGS = {
-    "bootstrap_servers": "bootstrap",
-    "security_protocol": "protocol",
-    "sasl_mechanism": "mechanism",
-    "sasl_plain_username": "user",
-    "sasl_plain_password": "password",
-}
-
-
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
     def __init__(self, user: str) -> None:
         self.user = user
@@ -340,7 +332,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
 
 async def connect(request: Request) -> None:
     CONNECTION.clear()
-    CONNECTION.update(renamed(request, SETTINGS))
+    CONNECTION.update(renamed(request, PYTHON_SETTINGS))
     if request.get("mechanism") == "OAUTHBEARER":
         CONNECTION["sasl_oauth_token_provider"] = Tokens(request["user"])
     if request["protocol"].endswith("SSL"):

@@ -17,6 +17,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.structs import OffsetAndMetadata
 from line_protocol import (
     LATER,
+    PYTHON_SETTINGS,
     Request,
     Snapshot,
     ThreadedMember,
@@ -305,11 +306,7 @@ def delete_group(request: Request) -> None:
 
 
 SETTINGS = {
-    "bootstrap_servers": "bootstrap",
-    "security_protocol": "protocol",
-    "sasl_mechanism": "mechanism",
-    "sasl_plain_username": "user",
-    "sasl_plain_password": "password",
+    **PYTHON_SETTINGS,
     "ssl_cafile": "ca",
     "ssl_certfile": "certificate",
     "ssl_keyfile": "certificate",

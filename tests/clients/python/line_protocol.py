@@ -63,6 +63,16 @@ def text(value: bytes | None) -> str | None:
     return None if value is None else value.decode()
 
 
+PYTHON_SETTINGS = {
+    "bootstrap_servers": "bootstrap",
+    "security_protocol": "protocol",
+    "sasl_mechanism": "mechanism",
+    "sasl_plain_username": "user",
+    "sasl_plain_password": "password",
+}
+"""A setting of aiokafka and of kafka-python -> the field of ``connect`` that has its value."""
+
+
 def unsecured_token(user: str) -> str:
     """A JWT without signature, valid for an hour."""
     parts = ({"alg": "none"}, {"sub": user, "iat": int(time.time()), "exp": int(time.time()) + 3600})
