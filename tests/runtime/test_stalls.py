@@ -231,8 +231,10 @@ def test_a_heartbeat_that_lies_in_its_socket_while_the_loop_is_held_up_counts(ki
 
         await held.at(first_ms - 10, lambda: held.block(first_ms + 5), stall)
         assert Err((await answer(held, sock, HeartbeatResponse, 2, 4)).error_code) is Err.NONE
+        await held.cluster.group("dead").empty(
+            "1m"
+        )  # from Python 3.12 on the answer may be here a turn of the loop earlier
         assert held.cluster.group("alive").state == "Stable"
-        assert held.cluster.group("dead").state == "Empty"
 
     on_loop(scene, kind)
 

@@ -148,6 +148,7 @@ def test_who_takes_a_function_between_two_runs_is_found_by_the_next(monkeypatch:
     assert leaks._in_a_dict["later"] is time.time
 
 
+@pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")  # from Python 3.12 on
 @pytest.mark.parametrize("counted", [True, False])
 def test_who_binds_datetime_now_between_two_runs_is_found_by_the_next(
     monkeypatch: pytest.MonkeyPatch, counted: bool

@@ -65,8 +65,7 @@ def _locks(p: Patches) -> None:
 
         p.patch(owner, name, make)
 
-    if not isinstance(threading.Lock, type):  # from Python 3.13 on it is one, which others ask what is a lock
-        either(threading, "Lock", SimLock)
+    either(threading, "Lock", SimLock)
     either(threading, "RLock", SimRLock)
     either(queue, "SimpleQueue", queue._PySimpleQueue)  # type: ignore[attr-defined]
 

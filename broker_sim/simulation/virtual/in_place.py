@@ -7,7 +7,8 @@ those who did ever ends. So what is replaced is what a function does:
   ``PyObject_Vectorcall`` and that function. What it raises is raised;
 - a Python function of a module has another ``__code__``;
 - a method of C has one definition for its class, which all methods share that have been bound to objects: ``generator.random()``
-  becomes an operator that generators have not got, ``~generator``: that, Python code can define.
+  becomes an operator that generators have not got, ``~generator``: that, Python code can define;
+- a class of C that nobody can derive from, as ``threading.Lock`` is from Python 3.13 on, gets another ``__new__``.
 
 A callback of ctypes in the place of C code would be simpler, and reach class methods too. But no exception leaves one, and a signal may
 raise anywhere: the caller would be given whatever there is in a register.
@@ -33,7 +34,7 @@ from typing import Any
 
 from broker_sim.simulation.errors import LibraryMoved
 
-__all__ = ["Builtin", "Operator", "PythonFunction", "put_in_class", "replaceable", "unbound", "untouched"]
+__all__ = ["Builtin", "FinalClass", "Operator", "PythonFunction", "put_in_class", "replaceable", "unbound", "untouched"]
 
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 _HEAD = object.__basicsize__
@@ -61,6 +62,12 @@ class _Function(ctypes.Structure):
     )
 
 
+_IMMUTABLE, _BASE = 1 << 8, 1 << 10
+"""``Py_TPFLAGS_IMMUTABLETYPE``, ``Py_TPFLAGS_BASETYPE`` (object.h)."""
+_FLAGS_AT = _HEAD + 19 * _WORD
+_NEW_AT = _HEAD + 37 * _WORD
+"""Where a type has its flags and the function that makes its objects: ``tp_flags``, ``tp_new`` (cpython/object.h)."""
+
 _METHOD_AT = _HEAD + 3 * _WORD
 """Where a method descriptor has its definition: ``PyMethodDescrObject.d_method``, behind type, name and qualified name."""
 
@@ -77,7 +84,10 @@ def _address(name: str) -> int:
 
 
 def replaceable(function: object) -> bool:
-    """Whether `Builtin` or `PythonFunction` can replace it: a function of a C module, or a Python function that closes over nothing."""
+    """Whether `Builtin`, `PythonFunction` or `FinalClass` can replace it: a function of a C module, a Python function that closes over
+    nothing, or a class of C without derived ones."""
+    if isinstance(function, type):
+        return function.__flags__ & (_IMMUTABLE | _BASE) == _IMMUTABLE and "__new__" in vars(function)
     if type(function) is types.BuiltinFunctionType:
         return isinstance(function.__self__, types.ModuleType)
     return type(function) is types.FunctionType and not function.__code__.co_freevars
@@ -145,6 +155,40 @@ class PythonFunction:
     def restore(self) -> None:
         """It is what it was."""
         self.function.__code__ = self._code
+
+
+class FinalClass:
+    """A class of C that nobody can derive from. ``entrance``: what is called instead of it; what that returns need not be one of its
+    objects. Raises LibraryMoved."""
+
+    def __init__(self, kind: Any, entrance: Callable[..., Any]) -> None:
+        _check()
+        self.kind = kind
+        self._flags = ctypes.c_ulong.from_address(id(kind) + _FLAGS_AT)
+        self._new = ctypes.c_void_p.from_address(id(kind) + _NEW_AT)
+        if self._flags.value != kind.__flags__ or not self._new.value:
+            raise LibraryMoved(f"{kind.__name__} has other fields")
+        self._own = vars(kind)["__new__"], self._new.value
+        call = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.py_object, ctypes.c_void_p)(self._new.value)
+        self._stands_in = staticmethod(lambda cls, /, *args, **kwargs: entrance(*args, **kwargs))
+
+        def real(*args: Any, **kwargs: Any) -> Any:
+            return call(kind, args, id(kwargs) if kwargs else None)
+
+        self.real = real
+
+    def replace(self) -> None:
+        """From now on it is the entrance."""
+        self._flags.value &= ~_IMMUTABLE
+        try:
+            self.kind.__new__ = self._stands_in
+        finally:
+            self._flags.value |= _IMMUTABLE
+
+    def restore(self) -> None:
+        """It is what it was."""
+        put_in_class(self.kind, {"__new__": self._own[0]})
+        self._new.value = self._own[1]
 
 
 def unbound(kind: type, name: str) -> Any:

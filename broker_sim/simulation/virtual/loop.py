@@ -29,7 +29,7 @@ from array import array
 from asyncio import events
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from broker_sim.common.text import duration_text
 from broker_sim.simulation.errors import SimDeadlock, SimForbidden, SimLivelock, SimTimeLimit, caller
@@ -369,56 +369,60 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
         ready, until, after_turn = self._ready, self._until, self.after_turn
         record, trace, shuffled = self._turns.extend, self._trace, self.order == "tasks"
         take, pop = ready.popleft, heapq.heappop
-        while True:
-            heap = self._heap
-            if not ready:
-                if self._stopping or not self._pass_time(heap):
-                    return
-            elif self.steps - self._instant > _FREE:
-                self._now += _TICK
-            now = self._now
-            while heap and heap[0][0] <= now:
-                timer = pop(heap)[2]
-                timer._scheduled = False  # type: ignore[attr-defined]
-                if timer._cancelled:
-                    self._cancelled -= 1
-                else:
-                    ready.append(timer)
-            count = len(ready)
-            if shuffled and count > 1:
-                self._permute()
-            self._turn_count += 1
-            record((now, count, self._timers))
-            self.steps += count
-            for _ in range(count):
-                handle = take()
-                if handle._cancelled:
-                    continue
-                if self.stopped:
-                    process = handle._context.get(PROCESS)
-                    if process is not None and process.state:
-                        process.kept.append(handle)
+        handle, timer = cast(Any, None), cast(Any, None)
+        try:
+            while True:
+                heap = self._heap
+                if not ready:
+                    if self._stopping or not self._pass_time(heap):
+                        return
+                elif self.steps - self._instant > _FREE:
+                    self._now += _TICK
+                now = self._now
+                while heap and heap[0][0] <= now:
+                    timer = pop(heap)[2]
+                    timer._scheduled = False  # type: ignore[attr-defined]
+                    if timer._cancelled:
+                        self._cancelled -= 1
+                    else:
+                        ready.append(timer)
+                count = len(ready)
+                if shuffled and count > 1:
+                    self._permute()
+                self._turn_count += 1
+                record((now, count, self._timers))
+                self.steps += count
+                for _ in range(count):
+                    handle = take()
+                    if handle._cancelled:
                         continue
-                if trace:
-                    self._note(handle)
-                try:
-                    handle._context.run(handle._callback, *handle._args)
-                except (Exception, asyncio.CancelledError) as error:  # not what ends a test: its time is up, Ctrl-C
-                    self._failed(handle, error)
-                except BaseException as error:
-                    if error is not self._ended_by:  # once: each task that waited for its task raises it again
-                        self._ended_by = error
-                        raise
-            if self.forbidden is not None:
-                self._raise_forbidden()
-            if after_turn is not None:
-                after_turn()
-            if self.steps - self._window[0] > _BUSY:
-                self._look_for_livelock()
-            if until is not None and until():
-                self._stopping = True
-            if self._stopping:
-                return
+                    if self.stopped:
+                        process = handle._context.get(PROCESS)
+                        if process is not None and process.state:
+                            process.kept.append(handle)
+                            continue
+                    if trace:
+                        self._note(handle)
+                    try:
+                        handle._context.run(handle._callback, *handle._args)
+                    except (Exception, asyncio.CancelledError) as error:  # not what ends a test: its time is up, Ctrl-C
+                        self._failed(handle, error)
+                    except BaseException as error:
+                        if error is not self._ended_by:  # once: each task that waited for its task raises it again
+                            self._ended_by = error
+                            raise
+                if self.forbidden is not None:
+                    self._raise_forbidden()
+                if after_turn is not None:
+                    after_turn()
+                if self.steps - self._window[0] > _BUSY:
+                    self._look_for_livelock()
+                if until is not None and until():
+                    self._stopping = True
+                if self._stopping:
+                    return
+        finally:  # the traceback of a cancelled task may keep this frame (Python 3.13), which is not to keep the programs
+            handle = timer = None
 
     def _pass_time(self, heap: list[tuple[float, int, asyncio.TimerHandle]]) -> bool:
         """Jump to the next timer; False where the run ends before."""

@@ -118,6 +118,12 @@ def _opened_files(p: Patches) -> None:
 # --- SQLite ------------------------------------------------------------------------------------------------------------
 
 
+_PARAMETERS = (
+    *("timeout", "detect_types", "isolation_level", "check_same_thread", "factory", "cached_statements", "uri"),
+)
+"""Of ``sqlite3.connect`` behind the database."""
+
+
 class _Databases:
     """Connections to SQLite databases. ``calendar``: a connection that computes dates."""
 
@@ -130,13 +136,13 @@ class _Databases:
         """Unguarded."""
         p.then(self._end)
 
-    def connect(self, database: Any, timeout: float = 5.0, *args: Any, **kwargs: Any) -> Any:
+    def connect(self, database: Any, *args: Any, **kwargs: Any) -> Any:
         """``sqlite3.connect`` whose connection belongs to the running process and never waits for a lock in real time."""
-        if len(args) > 2:  # the thread that has the connection is one of many that take turns
-            args = (*args[:2], False, *args[3:])
-        else:
-            kwargs["check_same_thread"] = False
-        connection = self.p.real(sqlite3, "connect")(database, 0.0, *args, **kwargs)
+        named = (
+            dict(zip(_PARAMETERS, args, strict=False)) | kwargs
+        )  # by position they are deprecated from Python 3.12 on
+        named |= {"timeout": 0.0, "check_same_thread": False}  # the thread that has it is one of many that take turns
+        connection = self.p.real(sqlite3, "connect")(database, **named)
         self._pin(connection)
         process = PROCESS.get()
         if process is not None:
@@ -218,7 +224,12 @@ class _Databases:
         return function
 
     def _end(self) -> None:
-        self._of.clear()  # SQLite holds the functions of a connection where no collector sees them: a circle would last for good
+        for process in list(
+            self._of
+        ):  # who has lived until now dies with the simulation, and had no time to close what is open
+            self.dies(
+                process
+            )  # SQLite holds a connection's functions where no collector sees them: a circle would last for good
         if self._calendar is not None:
             self._calendar.close()
 

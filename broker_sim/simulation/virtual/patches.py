@@ -3,7 +3,7 @@
 Rules:
 1. A patch point is virtual in the simulation's threads only; for all others it is the original function.
 2. A function of a module is replaced in itself (``in_place``), so that it does not matter who has taken it, when, and where it is held.
-   What can't be - a method, a class, a function with a closure - is replaced at its name alone.
+   What can't be - a method, a class that others can derive from, a function with a closure - is replaced at its name alone.
 3. A function has the same patch point in all simulations.
 4. What has been put is put back in the opposite order, whatever has happened.
 5. What could not be made virtual is a line of ``reasons``: the run may be another one in another process.
@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.simulation.errors import SimForbidden
-from broker_sim.simulation.virtual.in_place import Builtin, PythonFunction, replaceable
+from broker_sim.simulation.virtual.in_place import Builtin, FinalClass, PythonFunction, replaceable
 from broker_sim.simulation.virtual.lots import Stream
 from broker_sim.simulation.virtual.process import PROCESS, Process
 
@@ -41,9 +41,9 @@ class PatchPoint:
 
     def __init__(self, key: str, there: Any, *, in_place: bool, of_class: bool) -> None:
         self.key, self.there = key, there
-        self.place: Builtin | PythonFunction | None = None
+        self.place: Builtin | FinalClass | PythonFunction | None = None
         if in_place:
-            kind = PythonFunction if hasattr(there, "__code__") else Builtin
+            kind = FinalClass if isinstance(there, type) else PythonFunction if hasattr(there, "__code__") else Builtin
             self.place = kind(there, _entrance(key, lambda: self.real))
             self.real, self.function = self.place.real, there
         else:
