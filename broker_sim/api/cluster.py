@@ -328,7 +328,7 @@ class Cluster:
             )
             state.security_protocol = self._secured[0]
             if state.security_protocol != "PLAINTEXT":
-                self.security.open(self.config, [self._advertised_host, self.host], state.rng, clock)
+                self.security.open(state, [self._advertised_host, self.host])
             for node_id, port in enumerate(self._ports, start=1):
                 state.add_broker(node_id, self._advertises(node_id), port)
             self._state = state

@@ -16,6 +16,7 @@ from broker_sim.authentication import AuthenticationFailed, Unanswered
 from kafka_wire.api_keys import ApiKey
 
 if TYPE_CHECKING:
+    from broker_sim.authentication.credentials import ScramCredentials
     from broker_sim.authentication.mechanisms import Exchange
     from broker_sim.authentication.security import Sasl
 
@@ -79,6 +80,11 @@ class Authenticator:
         """Those that are enabled."""
         return self._sasl.mechanisms
 
+    @property
+    def credentials(self) -> ScramCredentials:
+        """Those of the cluster's users."""
+        return self._sasl.credentials
+
     def versions_answered(self) -> None:
         """ApiVersions was answered without an error."""
         if self.state is State.INITIAL:
@@ -106,7 +112,7 @@ class Authenticator:
                 return True
         sasl = self._sasl
         self._mechanism = mechanism
-        self._exchange = begin(mechanism, sasl.users, sasl.rng, sasl.now_ms, sasl.release)
+        self._exchange = begin(mechanism, sasl.users, sasl.credentials, sasl.rng, sasl.now_ms, sasl.release)
         self.state = State.AUTHENTICATE
         return True
 

@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Generator
 
 from broker_sim.authentication import AuthenticationFailed
-from broker_sim.authentication.mechanisms import HASHES
+from broker_sim.authentication.credentials import HASHES
 
 __all__ = ["client_tokens"]
 

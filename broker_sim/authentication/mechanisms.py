@@ -1,6 +1,6 @@
 """The SASL mechanisms, as functions of the client's tokens: PLAIN, SCRAM-SHA-256 and -512, OAUTHBEARER.
 
-    exchange = begin("SCRAM-SHA-256", users, rng, now_ms)
+    exchange = begin("SCRAM-SHA-256", users, credentials, rng, now_ms)
     challenge = exchange.evaluate(token)        # bytes for the client; until exchange.complete
 
 Sources: RFC 4616 (PLAIN), RFC 5802 (SCRAM), RFC 7628 (OAUTHBEARER); Kafka's PlainSaslServer, ScramSaslServer, OAuthBearerSaslServer and
@@ -19,15 +19,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from broker_sim.authentication import AuthenticationFailed, Unanswered
+from broker_sim.authentication.credentials import HASHES, ScramCredential, ScramCredentials
 
-__all__ = ["HASHES", "Exchange", "begin"]
+__all__ = ["Exchange", "begin"]
 
-ITERATIONS = 4096
-"""Of a SCRAM credential: Kafka's least and its default (ScramMechanism)."""
-
-HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""SCRAM mechanism -> hashlib's name of its hash."""
-_SALT_BYTES = 16
 _LONGEST_MS = 2**63 - 1
 """What Java's Math.round makes of a later time."""
 
@@ -85,21 +80,20 @@ def _check_acts_as(acts_as: str, name: str) -> None:
 
 
 class Scram(Exchange):
-    """Salted challenge and response (RFC 5802). The credential is derived from the password when it is needed: 4,096 rounds of a hash
-    are some milliseconds, once for a connection."""
+    """Salted challenge and response (RFC 5802)."""
 
     _FIRST = re.compile(f"n,(?:a=({_SASL_NAME}))?,(?:m={_VALUE},)?n=({_SASL_NAME}),r=({_NONCE})({_EXTENSIONS})")
     _FINAL = re.compile(f"c=({_BASE64}),r=({_NONCE}){_EXTENSIONS},p=({_BASE64})")
 
-    def __init__(self, mechanism: str, users: Mapping[str, str], rng: random.Random) -> None:
-        self._hash, self._users, self._rng = HASHES[mechanism], users, rng
+    def __init__(self, mechanism: str, credentials: ScramCredentials, rng: random.Random) -> None:
+        self._mechanism, self._credentials, self._rng = mechanism, credentials, rng
         self._name = self._nonce = self._messages = ""
-        self._salted = b""
+        self._credential: ScramCredential | None = None
 
     def evaluate(self, token: bytes) -> bytes:
         """The server's first message, then its signature."""
         text = token.decode("utf-8", "replace")
-        return self._final(text) if self._nonce else self._first(text)
+        return self._first(text) if self._credential is None else self._final(text, self._credential)
 
     def _first(self, text: str) -> bytes:
         found = self._FIRST.fullmatch(text)
@@ -110,19 +104,20 @@ class Scram(Exchange):
         name = sasl_name.replace("=2C", ",").replace("=3D", "=")
         if extensions.get("tokenauth", "").lower() == "true":
             raise AuthenticationFailed(f"there is no delegation token {name!r}")
-        password = self._users.get(name)
-        if password is None:
-            raise AuthenticationFailed(f"user {name!r} does not exist")
+        credential = self._credentials.find(name, self._mechanism)
+        if credential is None:
+            has = ", ".join(self._credentials.iterations(name))
+            but = f"has no credential for {self._mechanism}, but for {has}" if has else "does not exist"
+            raise AuthenticationFailed(f"user {name!r} {but}")
         _check_acts_as(acts_as or "", name)
-        salt = self._rng.randbytes(_SALT_BYTES)
-        self._salted = hashlib.pbkdf2_hmac(self._hash, password.encode(), salt, ITERATIONS)
         self._name, self._nonce = name, f"{nonce}{self._rng.randbytes(18).hex()}"
-        first = f"r={self._nonce},s={base64.b64encode(salt).decode()},i={ITERATIONS}"
+        first = f"r={self._nonce},s={base64.b64encode(credential.salt).decode()},i={credential.iterations}"
         bare = [f"n={sasl_name}", f"r={nonce}", *(f"{key}={value}" for key, value in extensions.items())]
         self._messages = ",".join([*bare, first])  # signed is what was understood, not what was sent
+        self._credential = credential
         return first.encode()
 
-    def _final(self, text: str) -> bytes:
+    def _final(self, text: str, credential: ScramCredential) -> bytes:
         found = self._FINAL.fullmatch(text)
         if found is None or found[2] != self._nonce:
             raise AuthenticationFailed("invalid SCRAM client final message")
@@ -131,20 +126,19 @@ class Scram(Exchange):
             found[2],
             base64.b64decode(found[3]),
         )
-        client_key = self._keyed(self._salted, b"Client Key")
-        if len(proof) != len(client_key):
-            raise Unanswered(f"a proof of {len(proof)} bytes; expected {len(client_key)}")
-        stored_key = hashlib.new(self._hash, client_key).digest()
         messages = f"{self._messages},c={channel},r={nonce}".encode()
-        signature = self._keyed(stored_key, messages)
-        expected = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-        if not hmac.compare_digest(proof, expected):
+        signature = self._keyed(credential.stored_key, messages)
+        if len(proof) != len(signature):
+            raise Unanswered(f"a proof of {len(proof)} bytes; expected {len(signature)}")
+        client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+        stored_key = hashlib.new(HASHES[self._mechanism], client_key).digest()
+        if not hmac.compare_digest(stored_key, credential.stored_key):
             raise AuthenticationFailed(f"wrong password of user {self._name!r}")
         self.user, self.complete = self._name, True
-        return b"v=" + base64.b64encode(self._keyed(self._keyed(self._salted, b"Server Key"), messages))
+        return b"v=" + base64.b64encode(self._keyed(credential.server_key, messages))
 
     def _keyed(self, key: bytes, data: bytes) -> bytes:
-        return hmac.digest(key, data, self._hash)
+        return hmac.digest(key, data, HASHES[self._mechanism])
 
 
 class OAuthBearer(Exchange):
@@ -243,12 +237,13 @@ def _no_number(name: str) -> float:
 def begin(
     mechanism: str,
     users: Mapping[str, str],
+    credentials: ScramCredentials,
     rng: random.Random,
     now_ms: Callable[[], int],
     release: tuple[int, int] = (4, 4),
 ) -> Exchange:
-    """An exchange of one of `security.MECHANISMS`; ``now_ms``: the broker's clock, which OAuth tokens expire by; ``release``: of
-    Kafka."""
+    """An exchange of one of `security.MECHANISMS`; ``users``: passwords, for PLAIN; ``now_ms``: the broker's clock, which OAuth tokens
+    expire by; ``release``: of Kafka."""
     if mechanism in HASHES:
-        return Scram(mechanism, users, rng)
+        return Scram(mechanism, credentials, rng)
     return Plain(users) if mechanism == "PLAIN" else OAuthBearer(now_ms, release)

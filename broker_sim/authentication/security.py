@@ -1,7 +1,7 @@
 """What the listeners of a cluster require of clients: Kafka's security.protocol, with users and certificates.
 
 security = Security("SASL_SSL", {"alice": "secret"}, BrokerConfig(...), tls_dir=None)
-security.open(config, ["127.0.0.1"], rng, clock)        # makes or reads the certificates
+security.open(state, ["127.0.0.1"])             # makes or reads the certificates
 security.users["alice"] = "rotated"             # from the next authentication on
 security.close()                                # removes certificates that were in no directory of the user's
 """
@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 import random
-from collections import UserDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from broker_sim.authentication.credentials import ScramCredentials, Users
 from broker_sim.common.text import UsageError, unknown
 from broker_sim.config.settings import has_tls
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import ssl
 
     from broker_sim.authentication.certificates import TlsFiles
-    from broker_sim.common.clock import Clock
     from broker_sim.config.settings import BrokerConfig
+    from broker_sim.metadata.cluster_state import ClusterState
 
 __all__ = ["MECHANISMS", "Sasl", "Security"]
 
@@ -37,13 +37,14 @@ _ENABLED = "sasl.enabled.mechanisms"
 
 @dataclass(frozen=True, slots=True)
 class Sasl:
-    """What a SASL listener knows. ``users``: passwords by name, read at each authentication; ``now_ms``: the broker's clock, which
-    sessions and tokens expire by; ``client_ms``: the clock that clients measure by; ``max_session_ms``: connections.max.reauth.ms, 0
-    for sessions without end; ``release``: Kafka's."""
+    """What a SASL listener knows. ``users``: passwords by name, and ``credentials``, both read at each authentication; ``now_ms``: the
+    broker's clock, which sessions and tokens expire by; ``client_ms``: the clock that clients measure by; ``max_session_ms``:
+    connections.max.reauth.ms, 0 for sessions without end; ``release``: Kafka's."""
 
     protocol: str
     mechanisms: tuple[str, ...]
     users: Mapping[str, str]
+    credentials: ScramCredentials
     rng: random.Random
     now_ms: Callable[[], int]
     client_ms: Callable[[], int]
@@ -63,8 +64,8 @@ class Security:
         config: BrokerConfig,
     ) -> None:
         self.protocol = protocol
-        self.users: UserDict[str, str] = UserDict(users)  # a ClusterThread hands out copies of what is a dict
-        """Passwords by user name; what is changed here holds from the next authentication on."""
+        self.users = Users(users)
+        """Passwords by user name, for PLAIN and SCRAM; what is changed here holds from the next authentication on."""
         self.sasl: Sasl | None = None
         self.tls: ssl.SSLContext | None = None
         self._kept = None if tls_dir is None else Path(tls_dir)
@@ -101,8 +102,9 @@ class Security:
             raise UsageError(f"{_ENABLED}: a {self.protocol} listener needs one mechanism at least")
         return tuple(name for name in MECHANISMS if name in given)
 
-    def open(self, config: BrokerConfig, hosts: Sequence[str], rng: random.Random, clock: Clock) -> None:
+    def open(self, state: ClusterState, hosts: Sequence[str]) -> None:
         """Before the listeners listen: make or read the certificates for ``hosts``. Raises UsageError."""
+        config = state.config
         if self.has_tls:
             from broker_sim.authentication.certificates import CertificateError
 
@@ -119,12 +121,19 @@ class Security:
                 self.protocol,
                 mechanisms,
                 self.users,
-                rng,
-                clock.now_ms,
-                clock.wire.now_ms,
+                ScramCredentials(self.users, state.scram_credentials, mechanisms, state.rng),
+                state.rng,
+                state.clock.now_ms,
+                state.clock.wire.now_ms,
                 max(0, limit_ms),
                 config.release,
             )
+
+            def replaced(name: str) -> None:
+                if state.scram_credentials.pop(name, None) is not None:
+                    state.has_changed()
+
+            self.users.replaced = replaced
 
     def close(self) -> None:
         """Remove the certificates that were made for this run alone."""

@@ -7,7 +7,7 @@
    workers; other bytes are ``{"base64": ".."}``. Ids of topics read as Kafka prints them.
 3. Sizes are bounded: longer byte strings are ``{"bytes": n}``, longer texts end with an ellipsis, and a message with too many values
    ends its arrays with ``{"more": n}``.
-4. Credentials are counted, never shown: passwords and tokens of SaslAuthenticate are ``{"bytes": n}``.
+4. Credentials are counted, never shown: tokens of SaslAuthenticate, salts and salted passwords are ``{"bytes": n}``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CONSUMER = "consumer"
 _ENUMERATED = ("api_key", "error_code")
 """Fields whose values are members of an enum where a handler has made them."""
 
-_CREDENTIALS = "auth_bytes"
+_CREDENTIALS = ("auth_bytes", "salt", "salted_password")
 
 _NEWEST = 3  # version of the consumer protocol
 
@@ -95,7 +95,7 @@ def _shower(name: str, spec: FieldSpec, version: int) -> _Shower | None:
     if spec.kind == "array":
         element = spec.element()
         return _array(_struct(element.item, version) if element.kind == "struct" else _shower(name, element, version))
-    if name == _CREDENTIALS:
+    if name in _CREDENTIALS:
         return lambda value, budget: {"bytes": len(value)}
     if spec.entity is Entity.SUBSCRIPTION:
         return lambda value, budget: _consumers(value, budget, _subscription)

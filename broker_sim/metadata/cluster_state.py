@@ -110,6 +110,8 @@ class ClusterState:
         """The number of placed partitions, which determines the first replica of the next one."""
         self.entity_configs: dict[Entity, dict[str, dict[str, str]]] = {entity: {} for entity in Entity}
         """Settings of groups and of client metrics subscriptions, by their names."""
+        self.scram_credentials: dict[str, dict[str, str]] = {}
+        """What AlterUserScramCredentials has stored: user -> mechanism -> text (`authentication.credentials`)."""
         self.cluster_id = cluster_id or uuid_text(self.new_uuid())
         self.version = 0
         self.answers: dict[tuple[object, ...], object] = {}

@@ -69,6 +69,7 @@ class Saved(Protocol):
     topics: dict[str, Topic]
     topics_by_id: dict[bytes, Topic]
     entity_configs: dict[Entity, dict[str, dict[str, str]]]
+    scram_credentials: dict[str, dict[str, str]]
     next_leader: int
     maintenance: LogMaintenance
 
@@ -255,6 +256,7 @@ class Persistence:
             "broker_configs": {str(node): values for node, values in self._state.config.dynamic_broker.items()},
             "group_configs": self._state.entity_configs[Entity.GROUP],
             "client_metrics_configs": self._state.entity_configs[Entity.CLIENT_METRICS],
+            "scram_credentials": self._state.scram_credentials,
             "deleted_topic_ids": self.deleted_topic_ids[-MAX_DELETED_IDS:],
             "adopted": self.adopted,
         }
@@ -304,6 +306,7 @@ class Persistence:
         self._state.config.restore(saved.dynamic_configs, saved.broker_configs)
         for entity, named in saved.entity_configs.items():
             self._state.entity_configs[entity].update(named)
+        self._state.scram_credentials.update(saved.scram_credentials)
         lost: list[str] = []
         for saved_topic in saved.topics:
             topic = Topic(saved_topic.name, saved_topic.topic_id, saved_topic.configs)

@@ -35,6 +35,8 @@ CLUSTER_ID = re.compile(r"[!-~]{1,200}")
 
 _UUID = re.compile(r"[A-Za-z0-9_-]{22}")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
+_BASE64 = r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
+_CREDENTIAL = re.compile(rf"(?:salt={_BASE64},stored_key={_BASE64},server_key={_BASE64},iterations=[1-9][0-9]{{0,9}})?")
 _SHOWN = 80
 
 _REMOVING = (
@@ -71,6 +73,8 @@ class SavedState:
     dynamic_configs: dict[str, str | None] = field(default_factory=dict)
     broker_configs: dict[int, dict[str, str | None]] = field(default_factory=dict)
     entity_configs: dict[Entity, dict[str, dict[str, str]]] = field(default_factory=dict)
+    scram_credentials: dict[str, dict[str, str]] = field(default_factory=dict)
+    """User -> mechanism -> text."""
     deleted_topic_ids: list[str] = field(default_factory=list)
     """Ids of deleted topics."""
     adopted: bool = False
@@ -194,6 +198,7 @@ def _state(state: object, config: BrokerConfig) -> SavedState:
             Entity.GROUP: _entities(state, "group_configs", Entity.GROUP),
             Entity.CLIENT_METRICS: _entities(state, "client_metrics_configs", Entity.CLIENT_METRICS),
         },
+        _credentials(state.get("scram_credentials", {}), "scram_credentials"),
         deleted_topic_ids,
         adopted,
         _topics(state.get("topics", {}), config),
@@ -209,6 +214,17 @@ def _settings(values: object, at: str, config: BrokerConfig) -> dict[str, str | 
                 config.setting(name).parse(value)
             except ConfigError as error:
                 _wrong(at, f"is invalid: {error}")
+    return result
+
+
+def _credentials(users: object, at: str) -> dict[str, dict[str, str]]:
+    result: dict[str, dict[str, str]] = {}
+    for name, stored in _object(users, at).items():
+        result[name] = {}
+        for mechanism, value in _object(stored, f"{at}[{_shown(name)}]").items():
+            text = result[name][mechanism] = _text(value, f"{at}[{_shown(name)}][{_shown(mechanism)}]")
+            if _CREDENTIAL.fullmatch(text) is None:
+                _wrong(f"{at}[{_shown(name)}][{_shown(mechanism)}]", "is not a SCRAM credential")
     return result
 
 

@@ -51,6 +51,9 @@ class ApiKey(enum.IntEnum):
     DELETE_GROUPS = 42
     INCREMENTAL_ALTER_CONFIGS = 44
     OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
@@ -119,6 +122,9 @@ APIS = (
     Api(42, "0-2", flexible="2+", advertised={"3.4": "0-2", "4.4": "0-3"}),
     Api(44, "0-1", flexible="1+", advertised={"3.4": "0-1"}),
     Api(47, "0", advertised={"3.4": "0"}),
+    Api(48, "0-1", flexible="1+", advertised={"3.4": "0-1"}),
+    Api(50, "0", flexible="0+", advertised={"3.5": "0-0"}),
+    Api(51, "0", flexible="0+", advertised={"3.5": "0-0"}),
     Api(60, "0-2", flexible="0+", advertised={"3.4": "0", "3.7": "0-1", "4.0": "0-2"}),
     Api(61, "0", flexible="0+", advertised={"3.4": "0"}),
     Api(65, "0", flexible="0+", advertised={"3.4": "0"}),

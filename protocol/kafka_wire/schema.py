@@ -81,6 +81,7 @@ class Entity(enum.Enum):
     RESOURCE_TYPE = "config resource type"
     ERROR = "error code, where the field isn't called error_code"
     ACL = "access rule, or a filter of them"
+    USER = "name of a user with SCRAM credentials"
     SUBSCRIPTION = "subscription of the consumer protocol"
     ASSIGNMENT = "assignment of the consumer protocol"
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from broker_sim.authentication import AuthenticationFailed
 from broker_sim.authentication.client import client_tokens
+from broker_sim.authentication.credentials import ScramCredentials
 from broker_sim.authentication.mechanisms import Exchange, begin
 from broker_sim.authentication.security import MECHANISMS
 from tests.authentication.exchange import ALICE, jwt
@@ -25,7 +26,11 @@ INVALID = b'{"status":"invalid_token"}'
 
 def exchange(mechanism: str, users: dict[str, str] | None = None, seed: int = 1) -> Exchange:
     """A new one."""
-    return begin(mechanism, ALICE if users is None else users, random.Random(seed), lambda: NOW_MS)
+    return begun(mechanism, ALICE if users is None else users, random.Random(seed))
+
+
+def begun(mechanism: str, users: dict[str, str], rng: random.Random) -> Exchange:
+    return begin(mechanism, users, ScramCredentials(users, {}, SCRAM, rng), rng, lambda: NOW_MS)
 
 
 def failure(of: Exchange, token: bytes) -> AuthenticationFailed:
@@ -71,7 +76,7 @@ def test_the_example_of_rfc_7677() -> None:
         def randbytes(self, n: int) -> bytes:
             return base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==") if n == 16 else ServersNonce()
 
-    broker = begin("SCRAM-SHA-256", {"user": "pencil"}, Chance(), lambda: NOW_MS)
+    broker = begun("SCRAM-SHA-256", {"user": "pencil"}, Chance())
     nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
     first = broker.evaluate(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
     assert first == f"r={nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode()

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import trustme
+from confluent_kafka import admin as confluent
 
 from broker_sim import ClusterThread
 from tests.clients.clients import CLIENTS, HERE, RUST_BUILD_S, Client, go_program, rust_program
@@ -364,3 +365,119 @@ def test_command_line_tools(version: str, serve: Serve, tmp_path: Path) -> None:
     status, out = run("topics", kafka, "--list", **own)
     assert (status, TOPIC in out.split()) == (0, True), out
     assert "SslAuthenticationException" in run("topics", kafka, "--list")[1]
+
+
+# ---- users that clients create (KIP-554)
+
+
+NEW, ITERATIONS = "bob", 8192
+CREDENTIAL = {"mechanism": "SCRAM-SHA-512", "user": NEW, "password": "bobs-secret"}
+
+
+class Configs:
+    """kafka-configs of one version, as USER."""
+
+    def __init__(self, version: str, kafka: ClusterThread, file: Path) -> None:
+        self._tools, self._file = Tools(version, kafka.bootstrap), file
+        login = (
+            f'org.apache.kafka.common.security.plain.PlainLoginModule required username="{USER}" password="{PASSWORD}";'
+        )
+        file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={login}\n")
+
+    def __call__(self, *arguments: str) -> str:
+        return self._tools("configs", "--command-config", str(self._file), "--entity-type", "users", *arguments)
+
+    def create(self, kafka: ClusterThread) -> None:
+        given = f"SCRAM-SHA-512=[iterations={ITERATIONS},password={CREDENTIAL['password']}]"
+        self("--entity-name", NEW, "--alter", "--add-config", given)
+
+    def listed(self, kafka: ClusterThread) -> dict[str, str]:
+        lines = self("--describe").splitlines()
+        rows = (line.split(" are ") for line in lines if line.startswith("SCRAM credential configs for user-principal"))
+        return {name.split("'")[1]: configs for name, configs in rows}
+
+    def delete(self, kafka: ClusterThread) -> None:
+        self("--entity-name", NEW, "--alter", "--delete-config", "SCRAM-SHA-512")
+
+
+@pytest.mark.parametrize("version", ["3.4.0", "4.1.0"])
+def test_users_of_kafka_configs(version: str, serve: Serve, session: Open, tmp_path: Path) -> None:
+    kafka = serve("SASL_PLAINTEXT")
+    configs = Configs(version, kafka, tmp_path / "admin.properties")
+    configs.create(kafka)
+    assert configs.listed(kafka) == {
+        USER: "SCRAM-SHA-256=iterations=4096, SCRAM-SHA-512=iterations=4096",
+        NEW: f"SCRAM-SHA-512=iterations={ITERATIONS}",
+    }
+    one = session("java-4.1", kafka)
+    one.connect(**CREDENTIAL)
+    one.works()
+    configs.delete(kafka)
+    assert list(configs.listed(kafka)) == [USER]
+    one.refused(WORDS["java-4.1"].password)
+
+
+def confluent_kafka(kafka: ClusterThread) -> tuple[Callable[[], None], Callable[[], None]]:
+    client = confluent.AdminClient({"bootstrap.servers": kafka.bootstrap, **kafka.security.client_settings(USER)})
+    mechanism = confluent.ScramMechanism.SCRAM_SHA_512
+
+    def alter(change: confluent.UserScramCredentialAlteration) -> None:
+        for future in client.alter_user_scram_credentials([change]).values():
+            future.result(30)
+
+    def create() -> None:
+        info = confluent.ScramCredentialInfo(mechanism, ITERATIONS)
+        alter(confluent.UserScramCredentialUpsertion(NEW, info, CREDENTIAL["password"].encode()))
+        described = client.describe_user_scram_credentials([NEW])[NEW].result(30)
+        assert [(one.mechanism, one.iterations) for one in described.scram_credential_infos] == [
+            (mechanism, ITERATIONS)
+        ]
+
+    return create, lambda: alter(confluent.UserScramCredentialDeletion(NEW, mechanism))
+
+
+def kafka_python(kafka: ClusterThread) -> tuple[Callable[[], None], Callable[[], None]]:
+    from kafka import KafkaAdminClient  # which warns of what it imports
+    from kafka.admin import ScramMechanism, UserScramCredentialDeletion, UserScramCredentialUpsertion
+
+    def alter(change: UserScramCredentialDeletion | UserScramCredentialUpsertion) -> None:
+        client = KafkaAdminClient(
+            bootstrap_servers=kafka.bootstrap, security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN",
+            sasl_plain_username=USER, sasl_plain_password=PASSWORD,
+        )  # fmt: skip
+        try:
+            assert client.alter_user_scram_credentials([change]) == {NEW: None}
+            left = client.describe_user_scram_credentials([NEW])[NEW]["credential_infos"]
+            assert [one["iterations"] for one in left] == [ITERATIONS] * isinstance(
+                change, UserScramCredentialUpsertion
+            )
+        finally:
+            client.close()
+
+    mechanism = ScramMechanism.SCRAM_SHA_512
+    upsertion = UserScramCredentialUpsertion(NEW, mechanism, CREDENTIAL["password"], iterations=ITERATIONS)
+    return lambda: alter(upsertion), lambda: alter(UserScramCredentialDeletion(NEW, mechanism))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("made", [confluent_kafka, kafka_python])
+def test_users_of_admin_clients(
+    made: Callable[[ClusterThread], tuple[Callable[[], None], Callable[[], None]]], serve: Serve, session: Open
+) -> None:
+    kafka = serve("SASL_PLAINTEXT")
+    create, delete = made(kafka)
+    create()
+    one = session("confluent-kafka", kafka)
+    one.connect(**CREDENTIAL)
+    one.works()
+    delete()
+    one.refused(WORDS["confluent-kafka"].password)
+
+
+@pytest.mark.parametrize("client", ["aiokafka", "franz-go", "kafkajs"])
+def test_users_that_were_created_authenticate(client: str, serve: Serve, session: Open) -> None:
+    kafka = serve("SASL_PLAINTEXT")
+    confluent_kafka(kafka)[0]()
+    one = session(client, kafka)
+    one.connect(**CREDENTIAL)
+    one.works()

@@ -70,15 +70,23 @@ class Client:
 
 
 class Scram:
-    """The messages of RFC 5802. Of the first: ``gs2``, ``name`` (as sent), ``more``; what differs between two runs is named in the
-    recording."""
+    """The messages of RFC 5802. Of the first: ``gs2``, ``name`` (as sent), ``more``; ``salted``: in place of the salted
+    password; what differs between two runs is named in the recording."""
 
     def __init__(
-        self, kafka: Kafka, mechanism: str, name: str = "alice", password: str = "alice-secret", gs2: str = "n,,"
+        self,
+        kafka: Kafka,
+        mechanism: str,
+        name: str = "alice",
+        password: str = "alice-secret",
+        gs2: str = "n,,",
+        *,
+        salted: bytes | None = None,
     ) -> None:
         self._kafka, self._hash, self._password, self._gs2 = kafka, HASHES[mechanism], password, gs2
         self._name, self._server_first, self._without_proof = name, "", ""
-        self._salted = b""
+        self._given, self._salted = salted, b""
+        self.iterations = 0
 
     def first(self, more: str = "", *, reserved: str = "") -> bytes:
         self._bare = f"n={self._name},r=client-nonce{more}"
@@ -89,9 +97,11 @@ class Scram:
         self._server_first = token.decode()
         fields = dict(part.split("=", 1) for part in self._server_first.split(","))
         self.nonce, salt = fields["r"], base64.b64decode(fields["s"])
-        named = {self.nonce.removeprefix("client-nonce"): "<nonce>", fields["s"]: "<salt>"}
-        self._kafka.recording.named.update(named)
-        self._salted = hashlib.pbkdf2_hmac(self._hash, self._password.encode(), salt, int(fields["i"]))
+        self._kafka.recording.named[self.nonce.removeprefix("client-nonce")] = "<nonce>"
+        if salt:
+            self._kafka.recording.named[fields["s"]] = "<salt>"
+        self.iterations = int(fields["i"])
+        self._salted = self._given or hashlib.pbkdf2_hmac(self._hash, self._password.encode(), salt, self.iterations)
 
     def final(
         self, *, nonce: str | None = None, channel: str | None = None, more: str = "", proof: str | None = None

@@ -37,6 +37,8 @@ MODULES = {
     "test_find_coordinator": "FindCoordinator, versions, order of answers",
     "test_authentication": "SASL",
     "test_authentication_again": "SASL sessions",
+    "test_scram_credentials": "Users with SCRAM credentials (KIP-554)",
+    "test_client_quotas": "Client quotas (KIP-546)",
     "test_moved": "Two brokers",
     "test_produce": "Produce",
     "test_list_offsets": "ListOffsets",

@@ -10,6 +10,7 @@ import random
 import sys
 import threading
 import time
+from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,14 @@ import pytest
 
 from broker_sim.simulation import LibraryMoved, simulate
 from broker_sim.simulation.virtual import in_place, patches
-from broker_sim.simulation.virtual.in_place import Builtin, Operator, PythonFunction, replaceable, unbound
+from broker_sim.simulation.virtual.in_place import (
+    Builtin,
+    FinalClass,
+    Operator,
+    PythonFunction,
+    replaceable,
+    unbound,
+)
 
 
 def _instead(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -47,6 +55,78 @@ def test_a_function_of_c_becomes_a_call_of_another_whatever_arguments_it_took(fu
         assert (hash(function), repr(function)) == description
     if function is time.time:
         assert abs(function() - place.real()) < 60
+
+
+_CACHED = 1 << 19
+"""``Py_TPFLAGS_VALID_VERSION_TAG``, which any look at an attribute may set."""
+
+
+def _described(kind: type) -> tuple[object, ...]:
+    return kind.__flags__ & ~_CACHED, vars(kind)["__new__"], hash(kind), repr(kind)
+
+
+FINAL = [methodcaller, attrgetter]
+"""Classes of C without derived ones, as threading.Lock is one from Python 3.13 on."""
+
+
+@pytest.mark.parametrize("kind", FINAL)
+def test_a_final_class_of_c_becomes_a_call_of_another(kind: Any) -> None:
+    description = _described(kind)
+    partial = functools.partial(kind, 1)
+    place = FinalClass(kind, _instead)
+    for _ in range(3):
+        place.replace()
+        try:
+            for _ in range(200):
+                assert kind() == kind.__new__(kind) == ((), {})
+                assert kind(1, x=2) == partial(x=2) == ((1,), {"x": 2})
+            with pytest.raises(ZeroDivisionError):
+                kind("raise")
+            assert isinstance(place.real("real"), kind)
+            with pytest.raises(TypeError, match="immutable"):
+                kind.other = 1
+            gc.collect()
+        finally:
+            place.restore()
+        assert _described(kind) == description
+        assert kind("real")(_Real) == kind.__new__(kind, "real")(_Real) == place.real("real")(_Real)
+        with pytest.raises(TypeError):
+            kind()
+
+
+class _Real:
+    @staticmethod
+    def real(*args: int, **kwargs: int) -> tuple[tuple[int, ...], dict[str, int]]:
+        return args, kwargs
+
+
+def test_a_final_class_is_made_by_its_own_code_with_keywords_and_errors() -> None:
+    place = FinalClass(methodcaller, _instead)
+    place.replace()
+    try:
+        assert place.real("real", 1, x=2)(_Real) == ((1,), {"x": 2})
+        with pytest.raises(TypeError):
+            place.real()
+    finally:
+        place.restore()
+
+
+def test_what_a_final_class_returns_is_counted_as_it_is_of_any_other() -> None:
+    result = object()
+    place = FinalClass(attrgetter, lambda: result)
+    place.replace()
+    try:
+        before = sys.getrefcount(result), sys.getrefcount(attrgetter)
+        for _ in range(1000):
+            attrgetter()
+        assert (sys.getrefcount(result), sys.getrefcount(attrgetter)) == before
+    finally:
+        place.restore()
+
+
+@pytest.mark.parametrize("kind", [int, str, type, object, dict, random.Random, range])
+def test_classes_that_others_derive_from_are_not_replaced_in_themselves(kind: type) -> None:
+    assert replaceable(kind) is (kind is range)
 
 
 def test_what_a_function_returns_is_counted_as_it_is_of_any_other() -> None:

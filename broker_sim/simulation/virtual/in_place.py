@@ -8,7 +8,7 @@ those who did ever ends. So what is replaced is what a function does:
 - a Python function of a module has another ``__code__``;
 - a method of C has one definition for its class, which all methods share that have been bound to objects: ``generator.random()``
   becomes an operator that generators have not got, ``~generator``: that, Python code can define;
-- a class of C that nobody can derive from, as ``threading.Lock`` is from Python 3.13 on, gets another ``__new__``.
+- a final class of C, as ``threading.Lock`` is from Python 3.13 on, gets another ``__new__``.
 
 A callback of ctypes in the place of C code would be simpler, and reach class methods too. But no exception leaves one, and a signal may
 raise anywhere: the caller would be given whatever there is in a register.
@@ -158,8 +158,8 @@ class PythonFunction:
 
 
 class FinalClass:
-    """A class of C that nobody can derive from. ``entrance``: what is called instead of it; what that returns need not be one of its
-    objects. Raises LibraryMoved."""
+    """A final class of C, one without derived classes. ``entrance``: what is called instead of it; what that returns need not be one
+    of its objects. Raises LibraryMoved."""
 
     def __init__(self, kind: Any, entrance: Callable[..., Any]) -> None:
         _check()
