@@ -235,6 +235,20 @@ def test_a_thread_that_waits_meanwhile_keeps_nothing_of_it() -> None:
         thread.join()
 
 
+def test_what_python_itself_has_frozen_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.12 starts with some hundred objects that its collector does not look at."""
+    real = gc.get_freeze_count
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: real() + 375)
+    loops = []
+    for seed in range(2):
+        with simulate(seed) as sim:
+            loops.append(weakref.ref(sim.loop))
+            sim.cluster()
+        del sim
+    gc.collect()
+    assert [loop() for loop in loops] == [None, None]
+
+
 def test_start_up_is_short() -> None:
     """In calls of Python functions: those of the third one, as the first one imports, and the second one looks at what that was."""
     calls = 0

@@ -45,7 +45,7 @@ def _garbage(p: Patches) -> None:
     if gc.isenabled():
         gc.disable()
         p.then(gc.enable)
-    if not gc.get_freeze_count():
+    if not clocks.is_frozen():
         gc.freeze()
         p.then(gc.unfreeze)
 
