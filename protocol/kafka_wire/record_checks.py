@@ -119,19 +119,19 @@ def scan(data: Bytes, at: int, end: int, first: int, last: int, sized: bool, sig
                 if delta > 0x3FFF:
                     delta, pos = delta & 0x3FFF | data[pos] << 14, pos + 1
             key, pos = data[pos], pos + 1
-            if key == 1:
-                keyless, key = True, 0
+            bare = key == 1
             pos += key >> 1
             value, pos = data[pos], pos + 1
             if value > 127:
                 value, pos = value & 0x7F | data[pos] << 7, pos + 1
             pos += 1 + (value >> 1)
             plain = pos == stop <= end and not data[pos - 1] and key < 128 and delta < 0x200000
-            plain = plain and (size | time | value) < 0x4000 and not (size | time | delta | key | value) & 1
+            plain = plain and (size | time | value) < 0x4000 and not (size | time | delta | key ^ bare | value) & 1
         except IndexError:
             plain = False
         if plain:
             at, time, delta = stop, time >> 1, delta >> 1
+            keyless = keyless or bare  # not before: of a record of another shape the byte is none of a key
         else:
             try:
                 if headers >= HEADERS_AT_ONCE:

@@ -17,7 +17,7 @@ from kafka_wire.record_batch import (
 )
 from kafka_wire.record_checks import HEADERS_AT_ONCE, ManyHeaders, record_at, scan, walking
 from kafka_wire.record_times import times
-from tests.protocol.test_record_batch import NOW_MS, patched
+from tests.protocol.test_record_batch import NOW_MS, look_at_records, patched
 
 
 def told(data: bytes) -> tuple[list[tuple[int, int]], type[Exception] | None]:
@@ -78,3 +78,15 @@ def test_a_record_with_many_headers_is_walked_in_pieces() -> None:
         record_at(data, HEADER_BYTES, len(data), True)
     assert scan(data, HEADER_BYTES, len(data), 0, 2, True).stopped == 0
     assert timed(data) == told(data)
+
+
+@pytest.mark.parametrize("key", [None, b"", b"k", b"\1", b"key" * 60])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_records_of_any_times_are_read_by_the_columns_as_one_by_one(sign: int, key: bytes | None) -> None:
+    """Deltas of one to ten bytes: the last one of six is that of a null key, where keys of records with shorter ones are."""
+    for bits in range(63):
+        for delta in (1 << bits, (1 << bits) + 1, (1 << bits + 1) - 1):
+            times = (1 << 62, min((1 << 62) + sign * delta, 2**63 - 1), 1 << 62)
+            for value in (b"", None, b"v" * 200):
+                data = encode_batch([Record(number, time, key, value) for number, time in enumerate(times)])
+                look_at_records(data, 0, parse_header(data))
