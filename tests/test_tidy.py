@@ -81,6 +81,9 @@ DEFERRED = {
     "broker_sim/storage/log.py": "few logs are ever compacted",
     "broker_sim/authentication/": "most clusters are PLAINTEXT: neither hashes nor certificates are needed",
     "broker_sim/network/": "likewise",
+    "broker_sim/handlers/k36_sasl_authenticate.py": "likewise",
+    "broker_sim/handlers/k50_describe_user_scram_credentials.py": "likewise",
+    "broker_sim/handlers/k51_alter_user_scram_credentials.py": "likewise",
     "broker_sim/common/text.py": "errors are rare, and every command loads this module",
 }
 """Where a function may import what everybody has, and why: the time of a start."""

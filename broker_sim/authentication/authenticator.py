@@ -90,6 +90,11 @@ class Authenticator:
         if self.state is State.INITIAL:
             self.state = State.HANDSHAKE
 
+    @property
+    def expects_token(self) -> bool:
+        """Whether SaslAuthenticate is next."""
+        return self.state is State.AUTHENTICATE
+
     def may_handshake(self) -> bool:
         """Whether SaslHandshake begins an exchange; False on an authenticated connection whose session has no end, or whose client
         began to authenticate again less than a second ago."""

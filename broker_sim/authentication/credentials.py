@@ -2,7 +2,7 @@
 
     credentials = ScramCredentials(users, altered, ("SCRAM-SHA-256",), rng)
     credentials.find("alice", "SCRAM-SHA-256")      # ScramCredential, or None
-    altered["alice"] = {"SCRAM-SHA-256": str(ScramCredential.salted("SCRAM-SHA-256", salted_password, salt, 4096))}
+    credentials.store("alice", "SCRAM-SHA-256", ScramCredential.salted("SCRAM-SHA-256", salted_password, salt, 4096))
 
 Rules:
 1. Each user with a password has a credential for every SCRAM mechanism that is enabled, derived from the password when it is needed:
@@ -24,17 +24,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["HASHES", "MECHANISMS", "ScramCredential", "ScramCredentials", "Users"]
+__all__ = ["HASHES", "ScramCredential", "ScramCredentials", "Users"]
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""SCRAM mechanism -> hashlib's name of its hash."""
+"""SCRAM mechanism -> hashlib's name of its hash; in the order of Kafka's numbers."""
 
-MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-"""By the numbers of requests (ScramMechanism)."""
-
-MIN_ITERATIONS = 4096
-"""Kafka's least, and its default."""
-MAX_ITERATIONS = 16_384
+ITERATIONS = 4096
+"""Of a credential that follows from a password: Kafka's default."""
 _SALT_BYTES = 16
 
 
@@ -57,9 +53,9 @@ class ScramCredential:
 
     @classmethod
     def of_password(cls, mechanism: str, password: str, salt: bytes) -> ScramCredential:
-        """Of a password in clear, with `MIN_ITERATIONS`."""
-        salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, MIN_ITERATIONS)
-        return cls.salted(mechanism, salted, salt, MIN_ITERATIONS)
+        """Of a password in clear, with `ITERATIONS`."""
+        salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, ITERATIONS)
+        return cls.salted(mechanism, salted, salt, ITERATIONS)
 
     @classmethod
     def parse(cls, text: str) -> ScramCredential:
@@ -81,7 +77,7 @@ class ScramCredentials:
     def __init__(
         self,
         users: Mapping[str, str],
-        altered: Mapping[str, Mapping[str, str]],
+        altered: dict[str, dict[str, str]],
         enabled: tuple[str, ...],
         rng: random.Random,
     ) -> None:
@@ -112,12 +108,21 @@ class ScramCredentials:
             if text:
                 found[mechanism] = ScramCredential.parse(text).iterations
             elif text is None and mechanism in self._enabled and name in self._users:
-                found[mechanism] = MIN_ITERATIONS
+                found[mechanism] = ITERATIONS
         return found
 
-    def is_derived(self, name: str, mechanism: str) -> bool:
-        """Whether the user has a password that the credential follows from, where none is stored."""
-        return name in self._users and mechanism in self._enabled
+    def store(self, name: str, mechanism: str, credential: ScramCredential) -> None:
+        """In the place of what the user had for this mechanism."""
+        self._altered.setdefault(name, {})[mechanism] = str(credential)
+
+    def delete(self, name: str, mechanism: str) -> None:
+        """Also one that would follow from the user's password."""
+        own = self._altered.setdefault(name, {})
+        own.pop(mechanism, None)
+        if name in self._users and mechanism in self._enabled:
+            own[mechanism] = ""
+        elif not own:
+            del self._altered[name]
 
     def names(self) -> dict[str, None]:
         """Of users that may have one."""

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from typing import TYPE_CHECKING
 
-from broker_sim.authentication.authenticator import Authenticator, State
 from broker_sim.common.refusals import named
 from broker_sim.common.text import short
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.error_response import refuse_client
 from kafka_wire.errors import Err
 from kafka_wire.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+if TYPE_CHECKING:
+    from broker_sim.authentication.authenticator import Authenticator
 
 log = logging.getLogger("broker_sim")
 
@@ -38,7 +41,7 @@ def handle(ctx: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeR
             f"SASL mechanism {short(request.mechanism)} is not enabled (sasl.enabled.mechanisms: {enabled})",
         )
         return None
-    if ctx.api_version == 0 and authenticator.state is State.AUTHENTICATE:
+    if ctx.api_version == 0 and authenticator.expects_token:
         ctx.connection.read_tokens(partial(_token, authenticator))
     return SaslHandshakeResponse(mechanisms=mechanisms)
 

@@ -7,8 +7,6 @@ KafkaApis.handleSaslAuthenticateRequest.
 
 from __future__ import annotations
 
-from broker_sim.authentication import AuthenticationFailed, Unanswered
-from broker_sim.authentication.authenticator import State
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.error_response import refuse_client
 from kafka_wire.errors import Err
@@ -17,11 +15,13 @@ from kafka_wire.messages.k36_sasl_authenticate import SaslAuthenticateRequest, S
 
 def handle(ctx: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse | None:
     authenticator = ctx.connection.authenticator
-    if authenticator is None or authenticator.state is not State.AUTHENTICATE:
+    if authenticator is None or not authenticator.expects_token:
         return SaslAuthenticateResponse(
             error_code=Err.ILLEGAL_SASL_STATE,
             error_message="SaslAuthenticate request received after successful authentication",
         )
+    from broker_sim.authentication import AuthenticationFailed, Unanswered
+
     try:
         answer, lifetime_ms = authenticator.authenticate(bytes(request.auth_bytes))
     except AuthenticationFailed as error:

@@ -7,24 +7,28 @@ differs from one JVM to the next). Source: ScramImage.describe; KIP-554, in KRaf
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import TYPE_CHECKING
 
-from broker_sim.authentication.credentials import MECHANISMS, ScramCredentials
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator.classic.vote import java_ordering
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.traits import ErrorRequest, ErrorTraits
 from kafka_wire.errors import Err
 from kafka_wire.messages.k50_describe_user_scram_credentials import (
+    SCRAM_MECHANISMS,
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
 
+if TYPE_CHECKING:
+    from broker_sim.authentication.credentials import ScramCredentials
+
 _PIECE = 500
 """Users that are looked at before others are served."""
 
-_NUMBERS = {mechanism: number for number, mechanism in MECHANISMS.items()}
+_NUMBERS = {mechanism: number for number, mechanism in SCRAM_MECHANISMS.items()}
 
 
 def credentials_of(ctx: RequestContext) -> ScramCredentials:
@@ -32,6 +36,8 @@ def credentials_of(ctx: RequestContext) -> ScramCredentials:
     authenticator, state = ctx.connection.authenticator, ctx.broker.state
     if authenticator is not None:
         return authenticator.credentials
+    from broker_sim.authentication.credentials import ScramCredentials
+
     return ScramCredentials({}, state.scram_credentials, (), state.rng)
 
 

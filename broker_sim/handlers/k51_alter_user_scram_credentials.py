@@ -7,20 +7,15 @@ and errors, each in the order of a java.util.HashMap. Source: ScramControlManage
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import TYPE_CHECKING
 
-from broker_sim.authentication.credentials import (
-    MAX_ITERATIONS,
-    MECHANISMS,
-    MIN_ITERATIONS,
-    ScramCredential,
-    ScramCredentials,
-)
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator.classic.vote import java_ordering
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.k50_describe_user_scram_credentials import credentials_of
 from broker_sim.handlers.traits import ErrorRequest, ErrorTraits
 from kafka_wire.errors import Err
+from kafka_wire.messages.k50_describe_user_scram_credentials import SCRAM_MECHANISMS
 from kafka_wire.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -28,6 +23,12 @@ from kafka_wire.messages.k51_alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+
+if TYPE_CHECKING:
+    from broker_sim.authentication.credentials import ScramCredentials
+
+MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16_384
+"""ScramMechanism, ScramControlManager."""
 
 _PIECE = 500
 """Credentials that are looked at before others are served."""
@@ -45,7 +46,7 @@ def handle(ctx: RequestContext, request: AlterUserScramCredentialsRequest) -> Al
 def _alter_all(
     ctx: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> Generator[None, None, AlterUserScramCredentialsResponse]:
-    credentials, stored, pace = credentials_of(ctx), ctx.broker.state.scram_credentials, Pace(_PIECE)
+    credentials, pace = credentials_of(ctx), Pace(_PIECE)
     deletions: dict[str, ScramCredentialDeletion] = {}
     upsertions: dict[str, ScramCredentialUpsertion] = {}
     errors: dict[str, Refusal] = {}
@@ -68,7 +69,7 @@ def _alter_all(
     for name in (yield from java_ordering(deletions)):
         if pace.full():
             yield
-        _delete(credentials, stored, name, MECHANISMS[deletions[name].mechanism])
+        credentials.delete(name, SCRAM_MECHANISMS[deletions[name].mechanism])
         results.append(AlterUserScramCredentialsResult(name, Err.NONE, None))
     for name in (yield from java_ordering(upsertions)):
         if pace.full():
@@ -76,7 +77,7 @@ def _alter_all(
         if not upsertions[name].salted_password:
             errors[name] = Err.UNKNOWN_SERVER_ERROR, None  # Java's SecretKeySpec refuses an empty key
             continue
-        _upsert(stored, upsertions[name])
+        _store(credentials, upsertions[name])
         results.append(AlterUserScramCredentialsResult(name, Err.NONE, None))
     for name in (yield from java_ordering(errors)):
         if pace.full():
@@ -93,7 +94,7 @@ def _is_valid(
     """Note what is wrong with a change; returns whether nothing is."""
     if not change.name:
         error = Err.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
-    elif change.mechanism not in MECHANISMS:
+    elif change.mechanism not in SCRAM_MECHANISMS:
         error = Err.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
     if error is not None:
         errors[change.name] = error
@@ -101,7 +102,7 @@ def _is_valid(
 
 
 def _deletion_error(credentials: ScramCredentials, deletion: ScramCredentialDeletion) -> Refusal | None:
-    if MECHANISMS.get(deletion.mechanism) in credentials.iterations(deletion.name):
+    if SCRAM_MECHANISMS.get(deletion.mechanism) in credentials.iterations(deletion.name):
         return None
     return Err.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
 
@@ -114,19 +115,12 @@ def _upsertion_error(upsertion: ScramCredentialUpsertion) -> Refusal | None:
     return None
 
 
-def _delete(credentials: ScramCredentials, stored: dict[str, dict[str, str]], name: str, mechanism: str) -> None:
-    own = stored.setdefault(name, {})
-    own.pop(mechanism, None)
-    if credentials.is_derived(name, mechanism):
-        own[mechanism] = ""
-    elif not own:
-        del stored[name]
+def _store(credentials: ScramCredentials, upsertion: ScramCredentialUpsertion) -> None:
+    from broker_sim.authentication.credentials import ScramCredential
 
-
-def _upsert(stored: dict[str, dict[str, str]], upsertion: ScramCredentialUpsertion) -> None:
-    mechanism = MECHANISMS[upsertion.mechanism]
+    mechanism = SCRAM_MECHANISMS[upsertion.mechanism]
     made = ScramCredential.salted(mechanism, upsertion.salted_password, upsertion.salt, upsertion.iterations)
-    stored.setdefault(upsertion.name, {})[mechanism] = str(made)
+    credentials.store(upsertion.name, mechanism, made)
 
 
 def _failure(error_request: ErrorRequest) -> AlterUserScramCredentialsResponse:

@@ -13,9 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_sim import Cluster, ClusterError
-from broker_sim.authentication.credentials import HASHES, MECHANISMS, ScramCredential, Users
+from broker_sim.authentication.credentials import HASHES, ScramCredential, Users
 from kafka_wire.errors import Err
-from kafka_wire.messages.k50_describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from kafka_wire.messages.k50_describe_user_scram_credentials import (
+    SCRAM_MECHANISMS,
+    DescribeUserScramCredentialsRequest,
+)
 from kafka_wire.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -24,7 +27,7 @@ from kafka_wire.messages.k51_alter_user_scram_credentials import (
 from tests.authentication.exchange import ALICE, authenticate
 from tests.support.wire import Wire
 
-SHA_256, SHA_512 = MECHANISMS[1], MECHANISMS[2]
+SHA_256, SHA_512 = SCRAM_MECHANISMS[1], SCRAM_MECHANISMS[2]
 SALT = b"a salt of the test"
 
 
@@ -35,7 +38,7 @@ def secured(**options: Any) -> Cluster:
 
 def upsertion(name: str, password: str, mechanism: str = SHA_256) -> ScramCredentialUpsertion:
     salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), SALT, 4096)
-    number = next(number for number, known in MECHANISMS.items() if known == mechanism)
+    number = next(number for number, known in SCRAM_MECHANISMS.items() if known == mechanism)
     return ScramCredentialUpsertion(name, number, 4096, SALT, salted)
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from kafka_wire.schema import Api, Entity, array, int8, int16, int32, message, string, struct
 
+SCRAM_MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+"""By their numbers in requests and responses (ScramMechanism)."""
+
 API = Api(50, "0", flexible="0+", advertised={"3.5": "0-0"})
 
 
@@ -14,7 +17,7 @@ class UserName:
 
 @message(API)
 class DescribeUserScramCredentialsRequest:
-    users: list[UserName] | None = array(UserName, nullable="0+", default=None)
+    users: list[UserName] | None = array(UserName, nullable="0+", default_factory=list)
 
 
 @struct
