@@ -370,9 +370,8 @@ def tests_of(key: ApiKey, words: dict[str, set[str]]) -> list[str]:
 def coverage() -> str:
     """The whole of coverage.md."""
     modules = handler_modules()
-    paths = sorted(
-        {*(ROOT / "tests").rglob("test_*.py")} - {ROOT / "tests" / "test_tidy.py"}
-    )  # which names files alone
+    names_files_alone = ROOT / "tests" / "test_tidy.py"
+    paths = sorted({*(ROOT / "tests").rglob("test_*.py")} - {names_files_alone})
     words = {
         path.relative_to(ROOT / "tests").with_suffix("").as_posix(): set(WORDS.findall(path.read_text()))
         for path in paths

@@ -90,9 +90,9 @@ class ScramCredentials:
         text = self._altered.get(name, {}).get(mechanism)
         if text is not None:
             return ScramCredential.parse(text) if text else None
-        password = self._users.get(name)
-        if password is None or mechanism not in self._enabled:
+        if not self._follows(name, mechanism):
             return None
+        password = self._users[name]
         known = self._derived.get((name, mechanism))
         if known is None or known[0] != password:
             known = password, ScramCredential.of_password(mechanism, password, self._rng.randbytes(_SALT_BYTES))
@@ -107,7 +107,7 @@ class ScramCredentials:
             text = own.get(mechanism)
             if text:
                 found[mechanism] = ScramCredential.parse(text).iterations
-            elif text is None and mechanism in self._enabled and name in self._users:
+            elif text is None and self._follows(name, mechanism):
                 found[mechanism] = ITERATIONS
         return found
 
@@ -119,10 +119,14 @@ class ScramCredentials:
         """Also one that would follow from the user's password."""
         own = self._altered.setdefault(name, {})
         own.pop(mechanism, None)
-        if name in self._users and mechanism in self._enabled:
+        if self._follows(name, mechanism):
             own[mechanism] = ""
         elif not own:
             del self._altered[name]
+
+    def _follows(self, name: str, mechanism: str) -> bool:
+        """Whether the user has a password from which a credential for this mechanism follows, where none is stored."""
+        return name in self._users and mechanism in self._enabled
 
     def names(self) -> dict[str, None]:
         """Of users that may have one."""

@@ -32,7 +32,7 @@ class AuthenticatingRoutes:
         reason = self.authenticator.refusal(code >> 16)
         if reason is None:
             return self._routes[code]
-        if self.authenticator.state is not State.AUTHENTICATE:
+        if not self.authenticator.expects_token:
             raise UnsupportedRequest(reason)
         asked = self._routes[code]
 

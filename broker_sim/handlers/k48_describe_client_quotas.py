@@ -6,9 +6,6 @@ ClientQuotasImage.describe, KIP-546.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
-from broker_sim.common.slices import Pace
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata.cluster_state import KafkaError
 from kafka_wire.errors import Err
@@ -21,33 +18,28 @@ from kafka_wire.messages.k48_describe_client_quotas import (
 EXACT, DEFAULT, SPECIFIED = range(3)
 _IP = "ip"
 _TYPES = ("user", "client-id", _IP)
-_PIECE = 2000
-"""Components that are looked at before others are served."""
 
 
-def handle(ctx: RequestContext, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse | None:
-    response: DescribeClientQuotasResponse | None = ctx.in_pieces(_describe(request))
-    return response
-
-
-def _describe(request: DescribeClientQuotasRequest) -> Generator[None, None, DescribeClientQuotasResponse]:
-    seen: set[str] = set()
-    pace = Pace(_PIECE)
+def handle(ctx: RequestContext, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
     try:
-        for component in request.components:
-            if pace.full():
-                yield
-            _check(component, seen)
-            seen.add(component.entity_type)
-        if _IP in seen and len(seen) > 1:
-            raise KafkaError(
-                Err.INVALID_REQUEST,
-                "Invalid entity filter component combination. IP filter component should not be used with user or clientId "
-                "filter component.",
-            )
+        _check_all(request.components)
     except KafkaError as refused:
         return DescribeClientQuotasResponse(0, refused.error, refused.message, None)
     return DescribeClientQuotasResponse()
+
+
+def _check_all(components: list[ComponentData]) -> None:
+    """Raises KafkaError. After three components, one of each type, the next one is refused: no list is long."""
+    seen: set[str] = set()
+    for component in components:
+        _check(component, seen)
+        seen.add(component.entity_type)
+    if _IP in seen and len(seen) > 1:
+        raise KafkaError(
+            Err.INVALID_REQUEST,
+            "Invalid entity filter component combination. IP filter component should not be used with user or clientId "
+            "filter component.",
+        )
 
 
 def _check(component: ComponentData, seen: set[str]) -> None:

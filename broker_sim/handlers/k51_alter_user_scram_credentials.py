@@ -55,16 +55,24 @@ def _alter_all(
             yield
         if deletions.pop(deletion.name, None) is not None:
             errors[deletion.name] = _TWICE
-        elif deletion.name not in errors and _is_valid(errors, deletion, _deletion_error(credentials, deletion)):
-            deletions[deletion.name] = deletion
+        elif deletion.name not in errors:
+            error = _error(deletion) or _deletion_error(credentials, deletion)
+            if error is None:
+                deletions[deletion.name] = deletion
+            else:
+                errors[deletion.name] = error
     for upsertion in request.upsertions:
         if pace.full():
             yield
         former = deletions.pop(upsertion.name, None), upsertions.pop(upsertion.name, None)
         if former != (None, None):
             errors[upsertion.name] = _TWICE
-        elif upsertion.name not in errors and _is_valid(errors, upsertion, _upsertion_error(upsertion)):
-            upsertions[upsertion.name] = upsertion
+        elif upsertion.name not in errors:
+            error = _error(upsertion) or _upsertion_error(upsertion)
+            if error is None:
+                upsertions[upsertion.name] = upsertion
+            else:
+                errors[upsertion.name] = error
     results = []
     for name in (yield from java_ordering(deletions)):
         if pace.full():
@@ -88,21 +96,16 @@ def _alter_all(
     return AlterUserScramCredentialsResponse(results=results)
 
 
-def _is_valid(
-    errors: dict[str, Refusal], change: ScramCredentialDeletion | ScramCredentialUpsertion, error: Refusal | None
-) -> bool:
-    """Note what is wrong with a change; returns whether nothing is."""
+def _error(change: ScramCredentialDeletion | ScramCredentialUpsertion) -> Refusal | None:
     if not change.name:
-        error = Err.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
-    elif change.mechanism not in SCRAM_MECHANISMS:
-        error = Err.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
-    if error is not None:
-        errors[change.name] = error
-    return error is None
+        return Err.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
+    if change.mechanism not in SCRAM_MECHANISMS:
+        return Err.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
+    return None
 
 
 def _deletion_error(credentials: ScramCredentials, deletion: ScramCredentialDeletion) -> Refusal | None:
-    if SCRAM_MECHANISMS.get(deletion.mechanism) in credentials.iterations(deletion.name):
+    if SCRAM_MECHANISMS[deletion.mechanism] in credentials.iterations(deletion.name):
         return None
     return Err.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -25,21 +24,15 @@ from kafka_wire.messages.k51_alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from tests.authentication.exchange import ALICE, authenticate
+from tests.support.scram import SALT, upsertion
 from tests.support.wire import Wire
 
 SHA_256, SHA_512 = SCRAM_MECHANISMS[1], SCRAM_MECHANISMS[2]
-SALT = b"a salt of the test"
 
 
 def secured(**options: Any) -> Cluster:
     settings = {"connection.failed.authentication.delay.ms": 0}
     return Cluster(security_protocol="SASL_PLAINTEXT", users=ALICE, config=settings, clock="manual", **options)
-
-
-def upsertion(name: str, password: str, mechanism: str = SHA_256) -> ScramCredentialUpsertion:
-    salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), SALT, 4096)
-    number = next(number for number, known in SCRAM_MECHANISMS.items() if known == mechanism)
-    return ScramCredentialUpsertion(name, number, 4096, SALT, salted)
 
 
 async def alter(

@@ -325,6 +325,11 @@ def test_another_security_protocol_than_the_listener_has(
     assert line in caplog.text
 
 
+def login(module: str, password: str = PASSWORD) -> str:
+    """USER's sasl.jaas.config."""
+    return f'org.apache.kafka.common.security.{module} required username="{USER}" password="{password}";'
+
+
 @pytest.mark.parametrize("version", ["3.4.0", "4.1.0"])
 def test_command_line_tools(version: str, serve: Serve, tmp_path: Path) -> None:
     """kafka-topics and kafka-consumer-groups with --command-config."""
@@ -341,9 +346,6 @@ def test_command_line_tools(version: str, serve: Serve, tmp_path: Path) -> None:
         file.write_text("".join(f"{name}={value}\n" for name, value in lines))
         status, out, err = Tools(version, kafka.bootstrap).run(tool, "--command-config", str(file), *arguments)
         return status, out + err
-
-    def login(module: str, password: str = PASSWORD) -> str:
-        return f'org.apache.kafka.common.security.{module} required username="{USER}" password="{password}";'
 
     scram = {"sasl_mechanism": "SCRAM-SHA-512"}
     kafka = serve("SASL_SSL")
@@ -379,24 +381,22 @@ class Configs:
 
     def __init__(self, version: str, kafka: ClusterThread, file: Path) -> None:
         self._tools, self._file = Tools(version, kafka.bootstrap), file
-        login = (
-            f'org.apache.kafka.common.security.plain.PlainLoginModule required username="{USER}" password="{PASSWORD}";'
-        )
-        file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={login}\n")
+        config = login("plain.PlainLoginModule")
+        file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={config}\n")
 
     def __call__(self, *arguments: str) -> str:
         return self._tools("configs", "--command-config", str(self._file), "--entity-type", "users", *arguments)
 
-    def create(self, kafka: ClusterThread) -> None:
+    def create(self) -> None:
         given = f"SCRAM-SHA-512=[iterations={ITERATIONS},password={CREDENTIAL['password']}]"
         self("--entity-name", NEW, "--alter", "--add-config", given)
 
-    def listed(self, kafka: ClusterThread) -> dict[str, str]:
+    def listed(self) -> dict[str, str]:
         lines = self("--describe").splitlines()
         rows = (line.split(" are ") for line in lines if line.startswith("SCRAM credential configs for user-principal"))
         return {name.split("'")[1]: configs for name, configs in rows}
 
-    def delete(self, kafka: ClusterThread) -> None:
+    def delete(self) -> None:
         self("--entity-name", NEW, "--alter", "--delete-config", "SCRAM-SHA-512")
 
 
@@ -404,16 +404,16 @@ class Configs:
 def test_users_of_kafka_configs(version: str, serve: Serve, session: Open, tmp_path: Path) -> None:
     kafka = serve("SASL_PLAINTEXT")
     configs = Configs(version, kafka, tmp_path / "admin.properties")
-    configs.create(kafka)
-    assert configs.listed(kafka) == {
+    configs.create()
+    assert configs.listed() == {
         USER: "SCRAM-SHA-256=iterations=4096, SCRAM-SHA-512=iterations=4096",
         NEW: f"SCRAM-SHA-512=iterations={ITERATIONS}",
     }
     one = session("java-4.1", kafka)
     one.connect(**CREDENTIAL)
     one.works()
-    configs.delete(kafka)
-    assert list(configs.listed(kafka)) == [USER]
+    configs.delete()
+    assert list(configs.listed()) == [USER]
     one.refused(WORDS["java-4.1"].password)
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
@@ -21,19 +20,18 @@ from kafka_wire.messages.k51_alter_user_scram_credentials import (
 )
 from tests.conformance.authenticating import HASHES, USERS, Client, Scram
 from tests.conformance.driver import GIVE_UP_S, POLL_S, Kafka, clock_s
+from tests.support.scram import NUMBERS, SALT
+from tests.support.scram import upsertion as salted
 
 pytestmark = [pytest.mark.generations("4.1", "4.4"), pytest.mark.profile("sasl")]
 
-NUMBERS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-SALT = b"salt of a credential"
 PASSWORD = "new-secret"
 
 
 def upsertion(
     name: str, mechanism: str = "SCRAM-SHA-256", iterations: int = 4096, *, password: str = PASSWORD, salt: bytes = SALT
 ) -> ScramCredentialUpsertion:
-    salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, max(iterations, 1))
-    return ScramCredentialUpsertion(name, NUMBERS[mechanism], iterations, salt, salted)
+    return salted(name, password, mechanism, iterations, salt)
 
 
 def deletion(name: str, mechanism: str = "SCRAM-SHA-256") -> ScramCredentialDeletion:
@@ -103,10 +101,8 @@ class Admin:
     async def describe(self, *names: str, everyone: bool = False) -> Any:
         users = None if everyone else [UserName(name) for name in names]
         answer = await self._client.ask(DescribeUserScramCredentialsRequest(users), 0)
-        for row in answer.results:
-            row.credential_infos.sort(
-                key=lambda info: int(info.mechanism)
-            )  # a map of enums: another order in every JVM
+        for row in answer.results:  # Kafka lists a map of enums: another order in every JVM
+            row.credential_infos.sort(key=lambda info: int(info.mechanism))
         return answer
 
 

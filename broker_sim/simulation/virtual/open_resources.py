@@ -118,9 +118,7 @@ def _opened_files(p: Patches) -> None:
 # --- SQLite ------------------------------------------------------------------------------------------------------------
 
 
-_PARAMETERS = (
-    *("timeout", "detect_types", "isolation_level", "check_same_thread", "factory", "cached_statements", "uri"),
-)
+_PARAMETERS = ["timeout", "detect_types", "isolation_level", "check_same_thread", "factory", "cached_statements", "uri"]
 """Of ``sqlite3.connect`` behind the database."""
 
 
@@ -138,9 +136,8 @@ class _Databases:
 
     def connect(self, database: Any, *args: Any, **kwargs: Any) -> Any:
         """``sqlite3.connect`` whose connection belongs to the running process and never waits for a lock in real time."""
-        named = (
-            dict(zip(_PARAMETERS, args, strict=False)) | kwargs
-        )  # by position they are deprecated from Python 3.12 on
+        # by name, as by position they are deprecated from Python 3.12 on
+        named = dict(zip(_PARAMETERS, args, strict=False)) | kwargs
         named |= {"timeout": 0.0, "check_same_thread": False}  # the thread that has it is one of many that take turns
         connection = self.p.real(sqlite3, "connect")(database, **named)
         self._pin(connection)
@@ -224,12 +221,10 @@ class _Databases:
         return function
 
     def _end(self) -> None:
-        for process in list(
-            self._of
-        ):  # who has lived until now dies with the simulation, and had no time to close what is open
-            self.dies(
-                process
-            )  # SQLite holds a connection's functions where no collector sees them: a circle would last for good
+        # Who has lived until now dies with the simulation, and had no time to close what is open. SQLite holds a connection's functions
+        # where no collector sees them: a circle would last for good.
+        for process in list(self._of):
+            self.dies(process)
         if self._calendar is not None:
             self._calendar.close()
 
