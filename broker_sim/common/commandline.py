@@ -111,9 +111,14 @@ def complain(command: str, error: object) -> None:
         sys.stderr.write(f"{command}: {visible(line)}\n")
 
 
+SignalHandler: TypeAlias = Callable[[int, FrameType | None], object] | int
+"""As of `signal.signal`: a function, SIG_DFL or SIG_IGN."""
+
+
 @contextmanager
-def handling(handler: Callable[[int, FrameType | None], object], *numbers: int) -> Iterator[None]:
-    """In the block ``handler`` has these signals; they are the main thread's own, elsewhere it does nothing."""
+def handling(handler: SignalHandler, *numbers: int) -> Iterator[None]:
+    """In the block ``handler`` has these signals, afterwards the one that each had, unless that was set by C code, which Python cannot
+    set again. In other threads than the main one, which alone has signals, it does nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -122,7 +127,8 @@ def handling(handler: Callable[[int, FrameType | None], object], *numbers: int) 
         yield
     finally:
         for number, was in before.items():
-            signal.signal(number, was)
+            if was is not None:
+                signal.signal(number, was)
 
 
 def terminable() -> AbstractContextManager[None]:

@@ -16,7 +16,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -235,6 +235,8 @@ def _elsewhere(spark: SparkSession, remote: bool) -> Iterator[None]:
 @contextmanager
 def at_work(spark: SparkSession, *, stop: bool) -> Iterator[None]:
     """What is done with a session, which is stopped afterwards if it is ours to ``stop``. Raises JobFailed where Spark gives up."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped,unused-ignore]
+
     try:
         yield
     except Exception as error:
@@ -244,7 +246,8 @@ def at_work(spark: SparkSession, *, stop: bool) -> Iterator[None]:
         raise JobFailed(reason) from error
     finally:
         if stop:
-            spark.stop()
+            with suppress(Py4JError):  # after Ctrl-C the JVM may close the connection; its process ends with this one
+                spark.stop()
 
 
 def settings(master: str | None, size: int) -> dict[str, str]:

@@ -8,6 +8,9 @@ Rules:
 2. On this machine (``local[..]``) workers run this interpreter, bound to the loopback address. On a cluster both are the cluster's, and
    it is sent this code, unless spark-submit has done that.
 3. A caller's ``conf`` wins over everything that is set here.
+4. SIGINT keeps the handler that the program has. pyspark's own sends a command (cancelAllJobs) over the connection that the interrupted
+   command uses: py4j then closes it twice, and one Ctrl-C in twenty raises Py4JError in place of KeyboardInterrupt. Without it Ctrl-C
+   leaves jobs running; they end with the session, or by ``spark.sparkContext.cancelAllJobs()``.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -25,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from broker_sim.common.commandline import handling
 from broker_sim.common.text import UsageError
 from broker_sim.pipeline.packaging import ship
 
@@ -229,7 +234,8 @@ def spark_session(
     texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.items()}
     if master is not None:
         texts["spark.master"] = master
-    session = _started(app, texts, submitted)
+    with handling(signal.getsignal(signal.SIGINT) or signal.SIG_DFL, signal.SIGINT):
+        session = _started(app, texts, submitted)
     session.sparkContext.setLogLevel(log_level)
     if not local and not submitted:
         ship(session)

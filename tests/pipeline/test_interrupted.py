@@ -6,14 +6,20 @@ import logging
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped,unused-ignore]
 
 from broker_sim.cli.main import main
 from broker_sim.pipeline import commands
 from broker_sim.pipeline.progress import gateway_is_quiet
+from broker_sim.pipeline.run import at_work
 from broker_sim.scenario.commands import shipped
 from tests.support import processes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TELLS = (
     "import logging\ntry:\n    1 / 0\nexcept Exception:\n    logging.exception('Exception while sending command.')\n"
@@ -53,6 +59,15 @@ def test_in_a_job_of_spark_s(after: str, tmp_path: Path) -> None:
     told, problems = processes.finish(process, "the run to end after a signal")
     lines = [line for line in problems.splitlines() if not line.endswith(" s)")]  # steps that ended before
     assert (process.returncode, told, lines) == (130, "", ["broker-sim pipeline run: interrupted"])
+
+
+def test_a_session_that_cannot_be_stopped_afterwards() -> None:
+    class Session:
+        def stop(self) -> None:
+            raise Py4JNetworkError("Answer from Java side is empty")
+
+    with pytest.raises(KeyboardInterrupt), at_work(cast("SparkSession", Session()), stop=True):
+        raise KeyboardInterrupt
 
 
 def test_before_anything_began(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -165,18 +165,20 @@ def run(code: str, **environ: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.spark
-def test_a_start_prints_nothing_and_leaves_no_files(tmp_path: Path) -> None:
+def test_a_start_prints_nothing_and_leaves_files_and_signals_as_they_are(tmp_path: Path) -> None:
     code = f"""
-        import json, os
+        import json, os, signal
         os.chdir({str(tmp_path)!r})
         from broker_sim.pipeline.session import spark_session
+        before = signal.getsignal(signal.SIGINT)
         spark = spark_session("local[1]", "quiet")
-        print(json.dumps([spark.range(3).count(), spark.sparkContext.appName, os.listdir()]))
+        kept = signal.getsignal(signal.SIGINT) is before
+        print(json.dumps([spark.range(3).count(), spark.sparkContext.appName, os.listdir(), kept]))
         spark.sparkContext._jvm.java.lang.System.err.println("said later")
         spark.stop()
     """
     done = run(code, PYSPARK_PYTHON="/nowhere/python")
-    assert json.loads(done.stdout) == [3, "quiet", []]
+    assert json.loads(done.stdout) == [3, "quiet", [], True]
     assert done.stderr == "said later\n"
 
 
