@@ -26,25 +26,25 @@ import logging
 import os
 import random
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from broker_sim.api.cluster_options import ARGUMENTS, Topics, read_options, topics_of
+from broker_sim.api.cluster_options import ARGUMENTS, WILDCARDS, AdvertisedListener, Topics, read_options, topics_of
 from broker_sim.api.coordinators import Coordinators
 from broker_sim.api.observation import Observation
 from broker_sim.api.outages import Outages
 from broker_sim.api.time_control import TimeControl
 from broker_sim.common.chance import Chance
 from broker_sim.common.clock import Clock, clock_of
-from broker_sim.common.text import UsageError
+from broker_sim.common.text import UsageError, address, unknown
 from broker_sim.config.settings import BrokerConfig
-from broker_sim.handlers import Routes
+from broker_sim.handlers import Listener, Routes
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, ClusterState, KafkaError
 from broker_sim.metadata.meta_files import StoreError, lock_directory
 from broker_sim.metadata.topics import TRANSACTION_TOPIC
-from broker_sim.network.server import BrokerServer, address, bind_error, listen
+from broker_sim.network.server import BrokerServer, listen, listen_on
 from broker_sim.storage import StorageError
 from broker_sim.storage.files import FILES
 
@@ -69,15 +69,12 @@ if TYPE_CHECKING:
     from broker_sim.journal import Journal
     from broker_sim.metadata.cluster_state import Broker, Partition, Topic
     from broker_sim.runtime.group_coordinator import GroupCoordinator
-    from broker_sim.runtime.share_partitions import SharePartitions
     from broker_sim.runtime.transaction_coordinator import TransactionCoordinator
     from broker_sim.storage.files import Closable, Files
 
 __all__ = ["Cluster", "ClusterError"]
 
 log = logging.getLogger("broker_sim.cluster")
-
-_WILDCARDS = ("", "0.0.0.0", "::")
 
 
 class ClusterError(Exception):
@@ -91,7 +88,7 @@ class Cluster:
     settings ``{"orders": {"partitions": 6, "cleanup.policy": "compact"}}``. ``config``: broker settings by Kafka's names.
     ``data_dir``: log directory (default: in memory); ``sync``: call fsync before an acknowledgement. ``port``: port of the first
     broker, the others use the following ones; 0: free ports. ``advertised_host``: host in the advertised listeners, if it is not
-    ``host``.
+    ``host``. ``listeners``: further ones, as advertised.listeners of Kafka: ``["EXTERNAL://localhost:29092"]`` (`bootstrap_of`).
 
     ``clock``: ``"real"``, ``"scaled:10"`` (ten times as fast), ``"manual"`` (only ``time.advance`` advances it) or a `Clock`.
     ``seed``: the same seed gives the same member ids, topic ids and random numbers; ``rng`` replaces it. ``journal``: True, or a
@@ -120,6 +117,7 @@ class Cluster:
         host: str = "127.0.0.1",
         port: int = 0,
         advertised_host: str | None = None,
+        listeners: str | Sequence[str] | None = None,
         clock: Clock | str | None = None,
         seed: int | None = None,
         security_protocol: str = "PLAINTEXT",
@@ -141,8 +139,10 @@ class Cluster:
         self._security: Security | None = None
         self._topics = topics_of(given.get("topics"))
         self.host: str = host
-        self._ports = [port + number if port else 0 for number in range(brokers)]
-        self._advertised_host: str = given.get("advertised_host") or ("127.0.0.1" if host in _WILDCARDS else host)
+        self._advertised_host: str = given.get("advertised_host") or ("127.0.0.1" if host in WILDCARDS else host)
+        self._further: list[AdvertisedListener] = given.get("listeners", [])
+        first_ports = [port, *(listener.port for listener in self._further)]
+        self._ports = [[first + number if first else 0 for first in first_ports] for number in range(brokers)]
         self._data_dir = None if data_dir is None else Path(data_dir)
         self._sync: bool = given["sync"]
         self._clock: Clock | str | None = given.get("clock")
@@ -162,6 +162,18 @@ class Cluster:
     def bootstrap(self) -> str:
         """``host:port`` of every broker, with commas between them. Known once started."""
         return ",".join(address(broker.host, broker.port) for broker in self.brokers)
+
+    @property
+    def listener_names(self) -> list[str]:
+        """The names of each broker's listeners. PLAINTEXT has no security, the others have the security protocol."""
+        return [self._secured[0], *(listener.name for listener in self._further)]
+
+    def bootstrap_of(self, listener: str) -> str:
+        """As `bootstrap`, of the listener with this name. Raises UsageError for an unknown name."""
+        if listener.upper() not in self.listener_names:
+            raise unknown("listener", listener, self.listener_names)
+        ends = (broker.endpoint(listener.upper()) for broker in self.brokers)
+        return ",".join(address(host, port) for _, host, port, _ in ends)
 
     @property
     def state(self) -> ClusterState:
@@ -201,14 +213,14 @@ class Cluster:
         """Open the logs and bind the ports; clients can connect after this returns. Raises ClusterError."""
         if self._state is not None:
             raise ClusterError("the cluster is running already")
-        sockets: list[socket.socket] = []
+        sockets: list[list[socket.socket]] = []
         try:
-            sockets = self._bind()
-            self._open(sockets)
-            for server, sock in zip(self.servers, sockets, strict=True):
-                await server.start(sock)
+            self._bind(sockets)
+            self._open()
+            for server, own in zip(self.servers, sockets, strict=True):
+                await server.start(own)
         except BaseException:
-            for sock in sockets:
+            for sock in chain.from_iterable(sockets):
                 sock.close()
             await self.stop()
             raise
@@ -282,29 +294,24 @@ class Cluster:
         self.watch_loop(lambda text: sys.stderr.write(f"broker-sim: {text}\n"))
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.stop()
 
-    def _bind(self) -> list[socket.socket]:
-        sockets: list[socket.socket] = []
-        for number in range(len(self._ports)):
-            host, port = self._listens_on(number + 1)
+    def _bind(self, sockets: list[list[socket.socket]]) -> None:
+        """Add the sockets of each broker. Raises ClusterError."""
+        for node_id, ports in enumerate(self._ports, start=1):
+            further = ((self.host, port) for port in ports[1:])
             try:
-                sockets.append(self._listen(host, port))
-            except OSError as error:
-                for sock in sockets:
-                    sock.close()
-                raise ClusterError(bind_error(host, port, error)) from None
-            self._ports[number] = sockets[-1].getsockname()[1]
-        return sockets
+                sockets.append(listen_on([self._listens_on(node_id), *further], self._listen))
+            except UsageError as error:
+                raise ClusterError(str(error)) from None
+            ports[:] = [sock.getsockname()[1] for sock in sockets[-1]]
 
     def _listen(self, host: str, port: int) -> socket.socket:
         return listen(host, port)
 
     def _listens_on(self, node_id: int) -> tuple[str, int]:
-        return self.host, self._ports[node_id - 1]
+        return self.host, self._ports[node_id - 1][0]
 
     def _advertises(self, node_id: int) -> str:
         return self._advertised_host
@@ -313,7 +320,7 @@ class Cluster:
         """The disk that ``data_dir`` is on."""
         return FILES
 
-    def _open(self, sockets: list[socket.socket]) -> None:
+    def _open(self) -> None:
         """State, coordinators and servers, everything but listening. Raises ClusterError."""
         clock, files = self._clock, self._files()
         if clock is None or isinstance(clock, str):
@@ -328,9 +335,12 @@ class Cluster:
             )
             state.security_protocol = self._secured[0]
             if state.security_protocol != "PLAINTEXT":
-                self.security.open(state, [self._advertised_host, self.host])
-            for node_id, port in enumerate(self._ports, start=1):
-                state.add_broker(node_id, self._advertises(node_id), port)
+                further = [listener.host for listener in self._further]
+                self.security.open(state, [self._advertised_host, self.host, *further])
+            for node_id, (port, *others) in enumerate(self._ports, start=1):
+                broker = state.add_broker(node_id, self._advertises(node_id), port)
+                for listener, other in zip(self._further, others, strict=True):
+                    broker.advertised[listener.name] = listener.host, other
             self._state = state
             self._time = TimeControl(state.clock, lambda: self._coordinators)
             self._outages = Outages(state, self.servers, self._observation.write)
@@ -350,18 +360,18 @@ class Cluster:
         except OSError as error:
             reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror or str(error)
             raise ClusterError(f"data directory {self._data_dir} can't be used: {reason}") from None
-        never = state.why_never(OFFSETS_TOPIC)
-        if never is not None:
+        if (never := state.why_never(OFFSETS_TOPIC)) is not None:
             raise ClusterError(never)
-        never = state.why_never(TRANSACTION_TOPIC)
-        if never is not None:
+        if (never := state.why_never(TRANSACTION_TOPIC)) is not None:
             log.warning("%s", never)
         routes = Routes(self.config.as_version)
+        seen = self._observation
         self._coordinators = Coordinators(
-            state, self._chance_of("members"), self._prepare, self._prepare_transactions, self._prepare_shares
+            state, self._chance_of("members"), self._prepare, seen.watch_transactions, seen.watch_shares
         )
+        listeners = [Listener(name, None if name == "PLAINTEXT" else self._security) for name in self.listener_names]
         for broker in state.brokers.values():
-            self.servers.append(BrokerServer(broker, clock, routes, self._listen, self._security))
+            self.servers.append(BrokerServer(broker, clock, routes, self._listen, listeners))
         self._coordinators.load()
 
     @property
@@ -383,20 +393,10 @@ class Cluster:
 
     def _prepare(self, runtime: GroupCoordinator) -> None:
         if self.time.mode == "manual":
-            runtime.keep_members_alive(self._is_open)
-        if self._observation.tap is not None:
-            self._observation.watch(runtime)
-
-    def _prepare_transactions(self, runtime: TransactionCoordinator) -> None:
-        if self._observation.tap is not None:
-            self._observation.watch_transactions(runtime)
-
-    def _prepare_shares(self, shares: SharePartitions) -> None:
-        if self._observation.tap is not None:
-            self._observation.watch_shares(shares)
-
-    def _is_open(self, connection: object) -> bool:
-        return any(connection in server.connections for server in self.servers)
+            runtime.keep_members_alive(
+                lambda connection: any(connection in server.connections for server in self.servers)
+            )
+        self._observation.watch(runtime)
 
     def _rng_for(self, what: str) -> random.Random | None:
         """The generator for one kind of chance. With a seed each kind has its own: more of one leaves the others as they are."""

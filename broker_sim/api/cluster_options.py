@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypedDict, cast
@@ -25,6 +26,7 @@ from broker_sim.fields.kinds import (
     Count,
     FieldKind,
     Flag,
+    ListOf,
     MapOf,
     NameOrNumber,
     SettingValue,
@@ -36,6 +38,8 @@ from broker_sim.fields.problems import Problems
 
 __all__ = [
     "ARGUMENTS",
+    "WILDCARDS",
+    "AdvertisedListener",
     "ClockName",
     "NewTopic",
     "Options",
@@ -45,6 +49,9 @@ __all__ = [
     "read_options",
     "topics_of",
 ]
+
+WILDCARDS = ("", "0.0.0.0", "::")
+"""Hosts to listen on that stand for every address of the machine."""
 
 Topics = Mapping[str, int | Mapping[str, object]] | Sequence[str]
 """How topics may be given: ``{"orders": 6}``, ``{"orders": {"partitions": 6, "cleanup.policy": "compact"}}``, ``["orders",
@@ -228,6 +235,37 @@ class _Generator(FieldKind[random.Random]):
         return value
 
 
+@dataclass(frozen=True, slots=True)
+class AdvertisedListener:
+    """A listener beside the first one: its name and the address that it advertises. The first broker listens on ``port``, or on a free
+    one where that is 0, the others on the next ones."""
+
+    name: str
+    host: str
+    port: int
+
+
+_LISTENER = re.compile(r"(?P<name>[A-Za-z]\w*)://(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+):(?P<port>[0-9]{1,5})", re.ASCII)
+
+
+class _ListenerKind(FieldKind[AdvertisedListener]):
+    """``NAME://HOST:PORT``; the name in capitals, as Kafka has it."""
+
+    meant = "a listener, as in 'EXTERNAL://localhost:29092'"
+
+    def read(self, value: object, what: str = "") -> AdvertisedListener:
+        match = _LISTENER.fullmatch(value.strip()) if isinstance(value, str) else None
+        if match is None or int(match["port"]) > 65535:
+            raise refusal(what, value, self.meant)
+        host = match["host"].strip("[]")
+        if host in WILDCARDS:
+            raise error_about(what, f"{value!r}: clients can't connect to {host} (expected a host that they can)")
+        return AdvertisedListener(match["name"].upper(), host, int(match["port"]))
+
+    def schema(self) -> dict[str, Any]:
+        return Text().schema()
+
+
 _USUAL = {
     "configs": "config",
     "settings": "config",
@@ -248,6 +286,10 @@ class Options(TypedDict, total=False):
     host: Annotated[str, about(_Address(), "address to listen on", default="127.0.0.1")]
     port: Annotated[int, about(Count(0, 65535), "port of the first broker; 0: free ports", default=0)]
     advertised_host: Annotated[str | None, about(_Address(), "host in the advertised listeners")]
+    listeners: Annotated[
+        str | Sequence[str] | None,
+        about(ListOf(_ListenerKind()), "further listeners, as advertised.listeners of Kafka"),
+    ]
     clock: Annotated[Clock | str | None, about(_AnyClock(), "real, scaled:N, manual, or a clock object")]
     seed: Annotated[int | None, about(NameOrNumber(), "seed of the random numbers")]
     security_protocol: Annotated[
@@ -281,10 +323,29 @@ def read_options(given: Mapping[str, object]) -> dict[str, Any]:
     with problems.at():
         options = read(_FIELDS, given, "a cluster", "argument", _USUAL)
     _check_settings(given, options, problems)
+    _check_listeners(options, problems)
     if options.get("rng") is not None and options.get("seed") is not None:
         problems.add(UsageError("seed and rng exclude each other; give one of them"), "rng")
     problems.check()
     return options
+
+
+def _check_listeners(options: Mapping[str, Any], problems: Problems) -> None:
+    """Whether the listeners have different names and a security protocol each (SocketServerConfigs, listener.security.protocol.map)."""
+    first = options.get("security_protocol", SECURITY_PROTOCOLS[0])
+    names = {first, "CONTROLLER"}
+    for listener in options.get("listeners") or ():
+        what = f"listeners: {listener.name}"
+        if listener.name in names:
+            error = f"{what}: each listener must have a different name, and the first one's is {first}"
+        elif listener.name in SECURITY_PROTOCOLS[1:]:
+            error = f"{what}: the security protocol is {first} (expected PLAINTEXT, or a name that is none: {first} holds for it)"
+        elif listener.port > 65536 - options.get("brokers", 1):
+            error = f"{what}: port {listener.port} is invalid for {options['brokers']} brokers"
+        else:
+            names.add(listener.name)
+            continue
+        problems.add(UsageError(error), "listeners")
 
 
 def _check_settings(given: Mapping[str, object], options: Mapping[str, Any], problems: Problems) -> None:

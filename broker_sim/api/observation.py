@@ -75,24 +75,27 @@ class Observation:
             self.watch_shares(coordinators.made_shares)
 
     def watch(self, runtime: GroupCoordinator) -> None:
-        """Write down what becomes of groups, too."""
+        """Write down what becomes of groups, too, as long as requests are observed."""
+        if self.tap is None or self.journal is None:
+            return
         from broker_sim.runtime.journal_observer import GroupObserver
 
-        assert self.journal is not None
         runtime.observe(GroupObserver(self.journal))
 
     def watch_transactions(self, runtime: TransactionCoordinator) -> None:
-        """Write down what becomes of transactions, too."""
+        """As `watch`, of transactions."""
+        if self.tap is None or self.journal is None:
+            return
         from broker_sim.runtime.transaction_observer import TransactionObserver
 
-        assert self.journal is not None
         runtime.observe(TransactionObserver(self.journal))
 
     def watch_shares(self, shares: SharePartitions) -> None:
-        """Write down what becomes of share groups' records, too."""
+        """As `watch`, of share groups' records."""
+        if self.tap is None or self.journal is None:
+            return
         from broker_sim.runtime.share_observer import ShareObserver
 
-        assert self.journal is not None
         shares.observe(ShareObserver(self.journal, ids_are_uuids=shares.state.config.release < (4, 2)))
 
     def states(self, state: ClusterState, coordinators_of: CoordinatorsOf) -> PartitionFaults:

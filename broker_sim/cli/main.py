@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 READY = "broker-sim ready: bootstrap="
 CONTROL = "broker-sim control: "
 TLS = "broker-sim tls: ca="
+LISTENER = "broker-sim listener: "
 
 _CONTROL, _SCENARIO = "broker_sim.control.commands", "broker_sim.scenario.commands"
 ELSEWHERE: dict[str, tuple[str, str]] = {
@@ -79,6 +80,8 @@ examples:
       behave as Kafka 3.9 (the Scala group coordinator), without the initial rebalance delay of 3 s
   broker-sim serve --security-protocol SASL_SSL --user alice=secret --tls-dir ./tls
       clients authenticate as alice and trust ./tls/ca.pem, which is made at the first start
+  broker-sim serve --host 0.0.0.0 --port 9092 --advertised-host broker --listener EXTERNAL://localhost:29092
+      in a container: broker:9092 for clients in other containers, localhost:29092 for those on the host
   broker-sim serve --data ./copy-of-a-kafka-log-dir
       the topics, groups and offsets of a real Kafka, from its logs or from its __consumer_offsets-* directories alone
   broker-sim serve --import-describe ticket.txt
@@ -218,6 +221,9 @@ def _grouped() -> str:
     return "\n\n".join(groups)
 
 
+_REPEATABLE: dict[str, Any] = {"action": "append", "default": []}
+
+
 def _add_serve(commands: Commands) -> None:
     # options in the order of --help; most have no type, since `Cluster` checks them and reports all errors together
     serve = add_command(
@@ -231,26 +237,20 @@ def _add_serve(commands: Commands) -> None:
     add = serve.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add("--advertised-host", metavar="HOST", help="host in the advertised listeners (default: --host)")
+    add("--port", default=0, help="port of the first broker; the others use the next ones (default: free ports)")
     add(
-        "--port",
-        default=0,
-        help="port of the first broker; the others use the following ports (default: free ports)",
+        "--listener",
+        **_REPEATABLE,
+        metavar="NAME://HOST:PORT",
+        help="also listen on this port, and advertise this address to clients that connect to it; repeatable",
     )
     add("--brokers", default=1, metavar="N", help="number of brokers, node ids from 1 (default: 1)")
-    add(
-        "--topic",
-        type=_topic,
-        action="append",
-        default=[],
-        metavar="NAME[:PARTITIONS]",
-        help="create a topic; repeatable",
-    )
+    add("--topic", type=_topic, **_REPEATABLE, metavar="NAME[:PARTITIONS]", help="create a topic; repeatable")
     add("--data", metavar="DIR", help="keep logs in this directory; an existing one is loaded (default: in memory)")
     add(
         "--import-describe",
+        **_REPEATABLE,
         metavar="FILE",
-        action="append",
-        default=[],
         help="load groups from a file: output of kafka-consumer-groups --describe, or JSON; repeatable",
     )
     add("--sync", action="store_true", help="call fsync before an append is acknowledged")
@@ -261,14 +261,8 @@ def _add_serve(commands: Commands) -> None:
         metavar="X.Y",
         help="the Kafka release to behave as, 3.4 and up (default: %(default)s)",
     )
-    add(
-        "--config",
-        type=setting("num.partitions=3"),
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a broker setting; repeatable",
-    )
+    example = "num.partitions=3"
+    add("--config", type=setting(example), **_REPEATABLE, metavar="KEY=VALUE", help="a broker setting; repeatable")
     add("--log-level", choices=("debug", "info", "warning", "error"), default="warning", help="(default: %(default)s)")
     add(
         "--until-eof",
@@ -298,8 +292,7 @@ def _add_security(add: Callable[..., object]) -> None:
     add(
         "--user",
         type=setting("alice=secret"),
-        action="append",
-        default=[],
+        **_REPEATABLE,
         metavar="NAME=PASSWORD",
         help="a user for SASL (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512); repeatable",
     )
@@ -480,6 +473,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             host=arguments.host,
             port=arguments.port,
             advertised_host=arguments.advertised_host,
+            listeners=arguments.listener,
             security_protocol=arguments.security_protocol,
             users=dict(arguments.user),
             tls_dir=arguments.tls_dir,
@@ -560,6 +554,8 @@ async def _serve_until_signal(
         if control is not None:
             await control.start()
         print(f"{READY}{cluster.bootstrap}", flush=True)
+        for name in cluster.listener_names[1:]:
+            print(f"{LISTENER}{name}={cluster.bootstrap_of(name)}", flush=True)
         if has_tls(cluster.state.security_protocol):
             print(f"{TLS}{cluster.security.ca_file}", flush=True)
         if control is not None:

@@ -12,6 +12,7 @@ from typing import Any
 
 __all__ = [
     "UsageError",
+    "address",
     "clock",
     "date",
     "duration_ms",
@@ -37,6 +38,11 @@ class UsageError(ValueError):
 
     nearest: str | None = None
     """The name that was probably meant."""
+
+
+def address(host: str, port: int) -> str:
+    """``host:port``, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import pkgutil
 import struct
 from collections.abc import Callable, Generator, Iterator
 from copy import copy
+from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from types import ModuleType
@@ -39,8 +40,9 @@ from kafka_wire.wire import skipping_tagged_fields
 
 if TYPE_CHECKING:
     from broker_sim.authentication.authenticator import Authenticator
+    from broker_sim.authentication.security import Security
 
-__all__ = ["LookUp", "Route", "Routes", "UnsupportedRequest", "handler_modules", "supported", "traits_of"]
+__all__ = ["Listener", "LookUp", "Route", "Routes", "UnsupportedRequest", "handler_modules", "supported", "traits_of"]
 
 
 class UnsupportedRequest(Exception):
@@ -200,6 +202,14 @@ class Routes(dict[int, Route]):
         if low > high:
             raise UnsupportedRequest(_missing_api(api_key, version, self.as_version))
         raise UnsupportedRequest(f"{ApiKey(api_key).kafka_name} v{version} is not supported, only v{low} to v{high}")
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One of a broker's: its name, as listener.name of Kafka, and what its clients must do first (None: nothing, as with PLAINTEXT)."""
+
+    name: str
+    security: Security | None = None
 
 
 def _missing_api(api_key: int, version: int, as_version: str) -> str:

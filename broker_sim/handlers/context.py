@@ -58,7 +58,7 @@ shared batches are off. Without a tap it costs one check per read.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -70,7 +70,7 @@ from kafka_wire.codec import EncodeError
 if TYPE_CHECKING:
     from broker_sim.authentication.authenticator import Authenticator
     from broker_sim.common.refusals import Refusals
-    from broker_sim.handlers import LookUp, Route, Routes
+    from broker_sim.handlers import Listener, LookUp, Route, Routes
     from broker_sim.metadata.cluster_state import Broker
 
 __all__ = [
@@ -106,6 +106,8 @@ class ConnectionLike(Protocol):
     """What handlers may know of a connection."""
 
     broker: Broker
+    listener: str
+    """The name of the listener that has accepted it, as Kafka's listener.name."""
     client_id: str | None
     scratch: object | None
     """For the fast path of OffsetCommit: the layouts that have come on this connection; None at first."""
@@ -170,10 +172,11 @@ class ConnectionLike(Protocol):
 
 
 class Owner(Protocol):
-    """For the server: the listener that a connection belongs to."""
+    """For the server: what a connection belongs to."""
 
     broker: Broker
     routes: Routes
+    listeners: Sequence[Listener]
     max_request_bytes: int
     tick: int
     """Counts the looks for idle connections."""
@@ -182,8 +185,8 @@ class Owner(Protocol):
     refusals: Refusals
     """Reports connections that are closed because of an invalid frame."""
 
-    def admission(self) -> LookUp:
-        """How a new connection looks its requests up."""
+    def admission(self, listener: Listener) -> LookUp:
+        """How a new connection of this listener looks its requests up."""
 
     def opened(self, connection: Any) -> None: ...
 

@@ -189,7 +189,7 @@ def _produce(
         _unanswered(ctx, failed)
         return None
     if failed and ctx.api_version >= 10:
-        response.node_endpoints = _endpoints(state, topics)
+        response.node_endpoints = _endpoints(state, topics, ctx.connection.listener)
     if waiting:
         return _Delayed(ctx, response, waiting).start(request.timeout_ms)
     return response
@@ -426,11 +426,11 @@ def _unsound(data: PartitionProduceData, version: int) -> RecordBatchError | Non
     return None
 
 
-def _endpoints(state: ClusterState, topics: list[TopicProduceResponse]) -> list[NodeEndpoint]:
-    """The brokers that the answers name as leaders."""
+def _endpoints(state: ClusterState, topics: list[TopicProduceResponse], listener: str) -> list[NodeEndpoint]:
+    """The brokers that the answers name as leaders, with their addresses for this listener."""
     leaders = (part.current_leader.leader_id for topic in topics for part in topic.partition_responses)
     nodes = (state.brokers.get(node) for node in dict.fromkeys(leaders) if node >= 0)
-    return [NodeEndpoint(b.node_id, b.host, b.port, b.rack) for b in nodes if b is not None]
+    return [NodeEndpoint(*b.endpoint(listener)) for b in nodes if b is not None]
 
 
 class _Delayed:

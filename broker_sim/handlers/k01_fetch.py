@@ -407,10 +407,10 @@ class Fetch:
         return session.session_id
 
     def _endpoints(self, rows: list[tuple[Key, PartitionData]]) -> list[NodeEndpoint]:
-        brokers = self.ctx.broker.state.brokers
+        brokers, listener = self.ctx.broker.state.brokers, self.ctx.connection.listener
         leaders = dict.fromkeys(answer.current_leader.leader_id for _, answer in rows)
         nodes = (brokers.get(node) for node in leaders if node >= 0)
-        return [NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in nodes if node is not None]
+        return [NodeEndpoint(*node.endpoint(listener)) for node in nodes if node is not None]
 
 
 def _news(session: Session, rows: list[tuple[Key, PartitionData]]) -> list[tuple[Key, PartitionData]]:

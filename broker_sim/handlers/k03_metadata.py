@@ -43,12 +43,16 @@ _PIECE = 500
 
 
 def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse | None:
-    response: MetadataResponse | None = ctx.in_pieces(answer_of(ctx.broker.state, request, ctx.api_version))
+    response: MetadataResponse | None = ctx.in_pieces(
+        answer_of(ctx.broker.state, request, ctx.api_version, ctx.connection.listener)
+    )
     return response
 
 
-def answer_of(state: ClusterState, request: MetadataRequest, version: int) -> Generator[None, None, MetadataResponse]:
-    """The answer, topics created on the way where that is asked for and allowed."""
+def answer_of(
+    state: ClusterState, request: MetadataRequest, version: int, listener: str
+) -> Generator[None, None, MetadataResponse]:
+    """The answer to a client of this listener, topics created on the way where that is asked for and allowed."""
     pace = Pace(_PIECE)
     requested = request.topics
     if requested is None or (version == 0 and not requested):
@@ -72,7 +76,7 @@ def answer_of(state: ClusterState, request: MetadataRequest, version: int) -> Ge
             topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
     response = MetadataResponse(
         0,
-        [MetadataResponseBroker(b.node_id, b.host, b.port, b.rack) for b in state.alive_brokers()],
+        [MetadataResponseBroker(*b.endpoint(listener)) for b in state.alive_brokers()],
         state.cluster_id,
         state.controller_id,
         topics,
@@ -99,18 +103,18 @@ MAX_KEPT_BODY = 1024
 
 
 def _kept(version: int, connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> bytes | None:
-    """The fast path: an answer that depends on the cluster's state alone; None where a topic may have to be created."""
+    """The fast path: an answer that depends on the cluster's state and the listener; None where a topic may have to be created."""
     state = connection.broker.state
-    key = (version, frame[body:])
+    key = (version, connection.listener, frame[body:])
     if state.buggify is not None and state.buggify.fires("forgets what it encoded"):
         state.answers.clear()
     answer = cast("bytes | None", state.answers.get(key))
-    if answer is None and len(key[1]) <= MAX_KEPT_BODY:
+    if answer is None and len(key[2]) <= MAX_KEPT_BODY:
         request = decode(MetadataRequest, version, frame, body)
         requested = request.topics or []
         if any(topic.name not in state.topics or topic.topic_id != ZERO_UUID for topic in requested):
             return None
-        answer = encode(at_once(answer_of(state, request, version)), version)
+        answer = encode(at_once(answer_of(state, request, version, connection.listener)), version)
         state.keep_answer(key, answer)
     return answer
 

@@ -84,7 +84,8 @@ def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
         partition = coordinators.partition_of(key)
         leader = None if partition is None else state.brokers.get(partition.leader)
         if leader is not None and leader.alive:
-            return Coordinator(key=key, node_id=leader.node_id, host=leader.host, port=leader.port)
+            node_id, host, port, _ = leader.endpoint(ctx.connection.listener)
+            return Coordinator(key=key, node_id=node_id, host=host, port=port)
         error = Err.COORDINATOR_NOT_AVAILABLE
     says_why = error is Err.INVALID_REQUEST and (key_type != SHARE or release < (3, 9))
     text = error.text if says_why else ""

@@ -52,13 +52,14 @@ def _token(authenticator: Authenticator, token: bytes) -> bytes:
 
 def _warn(ctx: RequestContext, mechanism: str) -> None:
     if ctx.broker.state.warned_once.first("SaslHandshake", ctx.client_id, ctx.client_host):
-        protocol = ctx.broker.state.security_protocol
+        protocol, first = ctx.broker.protocol(ctx.connection.listener), ctx.broker.state.security_protocol
         log.warning(
-            "%s (client id %s) asks for SASL, mechanism %s: the listener has none; use security.protocol=%s, or start "
-            "the cluster with security_protocol SASL_%s",
+            "%s (client id %s) asks for SASL, mechanism %s: the listener has none; use security.protocol=%s, or %s",
             ctx.client_host,
             named(ctx.client_id),
             short(mechanism),
             protocol,
-            protocol,
+            f"start the cluster with security_protocol SASL_{protocol}"
+            if protocol == first
+            else f"the {first} listener",
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from broker_sim.common.slices import Pace
+from broker_sim.common.text import address
 from broker_sim.config.settings import ConfigEntry, ConfigSource, Setting, to_text
 from broker_sim.handlers.config_resources import BROKER, BROKER_LOGGER, TOPIC, known_types, level_name, loggers
 from broker_sim.handlers.context import RequestContext
@@ -173,14 +174,15 @@ def _check_node(broker: Broker, name: str, expected: str) -> None:
 def _identity(broker: Broker) -> dict[str, str]:
     """The settings in which brokers of one cluster differ: this broker's."""
     state = broker.state
-    protocol = state.security_protocol
-    listener = f"{protocol}://{broker.host}:{broker.port}"
+    ends = {state.security_protocol: (broker.host, broker.port), **broker.advertised}
+    listeners = ",".join(f"{name}://{address(host, port)}" for name, (host, port) in ends.items())
+    protocols = ",".join(f"{name}:{broker.protocol(name)}" for name in ends)
     shown = {
-        "advertised.listeners": listener,
+        "advertised.listeners": listeners,
         "broker.id": str(broker.node_id),
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": f"{protocol}:{protocol},CONTROLLER:PLAINTEXT",
-        "listeners": listener,
+        "listener.security.protocol.map": f"{protocols},CONTROLLER:PLAINTEXT",
+        "listeners": listeners,
         "log.dirs": IN_MEMORY if state.disk.data_dir is None else str(state.disk.data_dir),
         "node.id": str(broker.node_id),
         "process.roles": "broker,controller" if broker.node_id == state.controller_id else "broker",

@@ -38,7 +38,7 @@ def handle(ctx: RequestContext, request: DescribeClusterRequest) -> DescribeClus
         BROKERS,
         state.cluster_id,
         state.controller_id,
-        [DescribeClusterBroker(b.node_id, b.host, b.port, b.rack, not b.alive) for b in shown],
+        [DescribeClusterBroker(*b.endpoint(ctx.connection.listener), not b.alive) for b in shown],
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS

@@ -387,7 +387,7 @@ class ShareFetch:
             ShareFetchResponse(
                 acquisition_lock_timeout_ms=self.ctx.broker.shares.lock_ms(session.key.group_id),
                 responses=list(topics.values()),
-                node_endpoints=[NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in nodes],
+                node_endpoints=[NodeEndpoint(*node.endpoint(self.ctx.connection.listener)) for node in nodes],
             )
         )
 

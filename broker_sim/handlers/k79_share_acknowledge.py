@@ -61,7 +61,7 @@ def _acknowledge(
             ShareAcknowledgeResponse(
                 acquisition_lock_timeout_ms=shares.lock_ms(group_id),
                 responses=list(topics.values()),
-                node_endpoints=[NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in nodes],
+                node_endpoints=[NodeEndpoint(*node.endpoint(ctx.connection.listener)) for node in nodes],
             )
         )
 

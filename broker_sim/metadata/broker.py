@@ -24,9 +24,12 @@ class Broker:
     node_id: int
     host: str
     port: int
+    """The advertised address of its first listener."""
     state: ClusterState = dataclasses.field(repr=False)
     rack: str | None = None
     alive: bool = True
+    advertised: dict[str, tuple[str, int]] = dataclasses.field(default_factory=dict, repr=False)
+    """Host and port by the name of a further listener."""
     runtime: GroupCoordinator = dataclasses.field(init=False, repr=False)
     """The group coordinators of the cluster, attached with the server."""
     transactions: TransactionCoordinator = dataclasses.field(init=False, repr=False)
@@ -39,3 +42,12 @@ class Broker:
     """Called when a connection is closed."""
     fetch_sessions: FetchSessions | None = dataclasses.field(default=None, repr=False)
     """Made by the first Fetch that wants a session."""
+
+    def endpoint(self, listener: str) -> tuple[int, str, int, str | None]:
+        """Node id, rack, and the host and port that the listener with this name advertises (BrokerRegistration.node)."""
+        host, port = self.advertised.get(listener) or (self.host, self.port)
+        return self.node_id, host, port, self.rack
+
+    def protocol(self, listener: str) -> str:
+        """The security protocol of the listener with this name (listener.security.protocol.map)."""
+        return listener if listener == "PLAINTEXT" else self.state.security_protocol

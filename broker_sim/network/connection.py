@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.refusals import host_of, size_in_words
 from broker_sim.common.text import short
-from broker_sim.handlers import Route, UnsupportedRequest
+from broker_sim.handlers import Listener, Route, UnsupportedRequest
 from broker_sim.handlers.context import DEFERRED, LARGE, InterceptedContext, Owner, RequestContext, Tap
 from broker_sim.handlers.error_response import error_response, has_long_text
 from broker_sim.handlers.repeated import Again
@@ -56,7 +56,6 @@ class Connection(asyncio.Protocol):
     """See the module's rules; handlers see it as ``context.ConnectionLike``."""
 
     __slots__ = (
-        "_body",
         "_deferring",
         "_handling",
         "_head",
@@ -71,24 +70,24 @@ class Connection(asyncio.Protocol):
         "broker",
         "client_id",
         "last_active",
+        "listener",
         "number",
         "reason",
         "routes",
         "scratch",
     )
 
-    def __init__(self, owner: Owner) -> None:
-        self._owner = owner
-        self.broker = owner.broker
-        self.routes = owner.admission()
+    def __init__(self, owner: Owner, listener: Listener | None = None) -> None:
+        """``listener``: of ``owner``, which has accepted it; default its first."""
+        listener = owner.listeners[0] if listener is None else listener
+        self._owner, self.broker, self.listener = owner, owner.broker, listener.name
+        self.routes = owner.admission(listener)
         self.client_id: str | None = None
         self.scratch: object | None = None
         self.last_active = owner.tick
         self.number = 0
-        """The tap's number for it."""
         self.reason = ""
-        """Why we closed it."""
-        self._head, self._body = b"\xff\xff", 14  # of a frame: the client id with its length, and where that ends
+        self._head = b"\xff\xff"  # of a frame, from its byte 12: the client id with its length
         self._transport: asyncio.Transport | None = None
         self._route: Route | None = None  # of the frame in a fast path
         self._memo = RequestMemo()
@@ -193,8 +192,9 @@ class Connection(asyncio.Protocol):
     def _alone(self, data: bytes) -> bool:
         """Handle one whole frame of a known client while no request waits and no tap is set, the usual case. Returns False and does
         nothing in other cases."""
-        owner, body = self._owner, self._body
-        if data[12:body] != self._head:
+        owner, head = self._owner, self._head
+        body = 12 + len(head)
+        if data[12:body] != head:
             return False
         size, code, correlation_id = _START.unpack_from(data)
         if size + 4 != len(data) or size > owner.max_request_bytes:
@@ -413,7 +413,7 @@ class Connection(asyncio.Protocol):
         raw = head[2:]
         if len(raw) < size:
             raise DecodeError(f"the client id claims {size} bytes, {len(raw)} are left")
-        self._head, self._body = head, 12 + len(head)
+        self._head = head
         self.client_id = None if size < 0 else raw.decode("utf-8", LENIENT)
 
     # --- bytes that wait --------------------------------------------------------------------------------------------

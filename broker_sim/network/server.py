@@ -1,6 +1,6 @@
-"""The listener of one broker: it accepts connections, ends their iterations of the event loop and closes idle ones.
+"""The listeners of one broker: they accept connections, end their iterations of the event loop and close idle ones.
 
-A broker may be down for a while: ``pause`` and ``resume``. Its port stays reserved: a second socket is bound to it from the beginning
+A broker may be down for a while: ``pause`` and ``resume``. Its ports stay reserved: a second socket is bound to each from the beginning
 and never listens, so that connections are refused and no other process gets the port.
 
 One timer looks for idle connections, whatever their number: each look counts a tick, a connection remembers the tick of its last bytes.
@@ -12,21 +12,21 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from broker_sim.common.refusals import Refusals
-from broker_sim.handlers import LookUp, Routes
+from broker_sim.common.text import UsageError
+from broker_sim.handlers import Listener, LookUp, Routes
 from broker_sim.network.connection import Connection, log
 
 if TYPE_CHECKING:
-    from broker_sim.authentication.security import Security
     from broker_sim.common.clock import Clock, Timer
     from broker_sim.handlers.context import Tap
     from broker_sim.metadata.cluster_state import Broker
     from broker_sim.network.tls import TlsProtocol
 
-__all__ = ["BrokerServer", "address", "bind_error", "listen"]
+__all__ = ["BrokerServer", "bind_error", "listen", "listen_on"]
 
 _LOOKS = 20
 """Looks for idle connections in the time that makes one idle."""
@@ -52,9 +52,17 @@ def listen(host: str, port: int) -> socket.socket:
     return sock
 
 
-def address(host: str, port: int) -> str:
-    """``host:port``, an IPv6 address in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+def listen_on(addresses: Iterable[tuple[str, int]], bind: Callable[[str, int], socket.socket]) -> list[socket.socket]:
+    """A socket for each address, or none. Raises UsageError."""
+    sockets: list[socket.socket] = []
+    for host, port in addresses:
+        try:
+            sockets.append(bind(host, port))
+        except OSError as error:
+            for sock in sockets:
+                sock.close()
+            raise UsageError(bind_error(host, port, error)) from None
+    return sockets
 
 
 def bind_error(host: str, port: int, error: OSError) -> str:
@@ -83,19 +91,19 @@ def _keeper(sock: socket.socket) -> socket.socket | None:
 
 
 class BrokerServer:
-    """Serves ``broker`` on a socket. ``routes`` is shared by the brokers of a cluster; ``listener`` binds its port again;
-    ``security``: what clients must do first, None for PLAINTEXT."""
+    """Serves ``broker`` on a socket for each of its ``listeners``. ``routes`` is shared by the brokers of a cluster; ``bind`` binds a
+    port again."""
 
     def __init__(
         self,
         broker: Broker,
         clock: Clock,
         routes: Routes,
-        listener: Callable[[str, int], socket.socket] = listen,
-        security: Security | None = None,
+        bind: Callable[[str, int], socket.socket] = listen,
+        listeners: Sequence[Listener] = (Listener("PLAINTEXT"),),
     ) -> None:
         config = broker.state.config
-        self.broker, self.clock, self.routes, self.security = broker, clock.wire, routes, security
+        self.broker, self.clock, self.routes, self.listeners = broker, clock.wire, routes, listeners
         self.max_request_bytes = config.int("socket.request.max.bytes")
         self.tick = 0
         self.refusals = Refusals(log, self.clock.now_ms)
@@ -108,37 +116,46 @@ class BrokerServer:
         self.hung_up = False
         """Whether no connection is wanted: it is down, or goes down."""
         self._max_idle_ms = config.int("connections.max.idle.ms")
-        self._listener = listener
+        self._bind = bind
         self._loop = asyncio.get_running_loop()
         self.call_soon: Callable[..., object] = self._loop.call_soon
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._sweep: Timer | None = None
         self._enlisted: list[Connection] = []
         self._all_closed: asyncio.Future[None] | None = None
-        self._address: tuple[str, int] = ("", 0)
-        self._keeper: socket.socket | None = None
+        self._addresses: list[tuple[str, int]] = []
+        self._keepers: list[socket.socket | None] = []
 
-    async def start(self, sock: socket.socket) -> None:
-        """Listen on a socket that :func:`listen` made; it belongs to this server from now on."""
-        self._address = sock.getsockname()[:2]
-        if self._keeper is None:
-            self._keeper = _keeper(sock)
+    async def start(self, sockets: Sequence[socket.socket]) -> None:
+        """Listen on sockets that :func:`listen` made, one for each listener; they belong to this server from now on."""
+        self._addresses = [sock.getsockname()[:2] for sock in sockets]
+        self._keepers = self._keepers or [_keeper(sock) for sock in sockets]
         self.hung_up = False
-        self._server = await self._loop.create_server(self._accepts(), sock=sock, backlog=_BACKLOG)
+        servers: list[asyncio.Server] = []
+        try:
+            for listener, sock in zip(self.listeners, sockets, strict=True):
+                accepts = self._accepts(listener)
+                servers.append(await self._loop.create_server(accepts, sock=sock, backlog=_BACKLOG))
+        except BaseException:
+            for server in servers:
+                server.close()
+            raise
+        self._servers = servers
 
-    def _accepts(self) -> Callable[[], asyncio.BaseProtocol]:
-        """What makes the protocol of an accepted connection."""
-        if self.security is None or self.security.tls is None:
-            return lambda: Connection(self)
+    def _accepts(self, listener: Listener) -> Callable[[], asyncio.BaseProtocol]:
+        """What makes the protocol of a connection that the listener has accepted."""
+        security = listener.security
+        if security is None or security.tls is None:
+            return lambda: Connection(self, listener)
         from broker_sim.network.tls import TlsProtocol
 
-        context, protocol = self.security.tls, self.security.protocol
-        return lambda: TlsProtocol(self, context, protocol)
+        context, protocol = security.tls, security.protocol
+        return lambda: TlsProtocol(self, listener, context, protocol)
 
     @property
     def listening(self) -> bool:
         """Whether the server accepts connections."""
-        return self._server is not None
+        return bool(self._servers)
 
     async def pause(self, *, graceful: bool) -> None:
         """The broker goes down: all connections are closed when this returns, and none is accepted. ``graceful``: as ``stop``, else
@@ -146,22 +163,27 @@ class BrokerServer:
         await self._hang_up(graceful)
 
     async def resume(self) -> None:
-        """Listen again at the same port. Raises OSError if another process has it (on systems where a port can't be reserved)."""
-        if self._server is None:
-            sock = self._listener(*self._address)
-            try:
-                await self.start(sock)
-            except BaseException:
+        """Listen again at the same ports. Raises OSError if another process has one (on systems where a port can't be reserved)."""
+        if self._servers:
+            return
+        sockets: list[socket.socket] = []
+        try:
+            for host, port in self._addresses:
+                sockets.append(self._bind(host, port))
+            await self.start(sockets)
+        except BaseException:
+            for sock in sockets:
                 sock.close()
-                raise
+            raise
 
     async def stop(self) -> None:
         """Stop listening, close every connection: replies on their way are written, pending requests not answered."""
         await self._hang_up(graceful=True)
         self.refusals.end()
-        if self._keeper is not None:
-            self._keeper.close()
-            self._keeper = None
+        for keeper in self._keepers:
+            if keeper is not None:
+                keeper.close()
+        self._keepers = []
 
     async def _accept_no_more(self, server: asyncio.Server) -> None:
         """Let what asyncio has accepted become connections, which are closed with the others: where the listener is closed meanwhile
@@ -174,10 +196,10 @@ class BrokerServer:
 
     async def _hang_up(self, graceful: bool) -> None:
         self.hung_up = True
-        if self._server is not None:
-            await self._accept_no_more(self._server)
-            self._server.close()
-            self._server = None
+        for server in self._servers:
+            await self._accept_no_more(server)
+            server.close()
+        self._servers = []
         self.end_iteration()
         if self.connections or self.handshakes:
             self._all_closed = self._loop.create_future()
@@ -199,20 +221,20 @@ class BrokerServer:
 
     def files(self) -> list[int]:
         """The descriptors of its port and of its connections; for another thread, while the loop is blocked."""
-        listening = [] if self._server is None else [sock.fileno() for sock in self._server.sockets]
+        listening = [sock.fileno() for server in self._servers for sock in server.sockets]
         transports = [connection._transport for connection in tuple(self.connections)]
         sockets = [transport.get_extra_info("socket") for transport in transports if transport is not None]
         return listening + [sock.fileno() for sock in sockets if sock is not None]
 
     # --- what its connections call ------------------------------------------------------------------------------------
 
-    def admission(self) -> LookUp:
-        """How a new connection looks its requests up."""
-        if self.security is None or self.security.sasl is None:
+    def admission(self, listener: Listener) -> LookUp:
+        """How a new connection of this listener looks its requests up."""
+        if listener.security is None or listener.security.sasl is None:
             return self.routes
         from broker_sim.handlers.authentication import AuthenticatingRoutes
 
-        return AuthenticatingRoutes(self.routes, self.security.sasl)
+        return AuthenticatingRoutes(self.routes, listener.security.sasl)
 
     def opened(self, connection: Connection) -> None:
         """Add a connection of a client."""

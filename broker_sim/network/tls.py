@@ -17,6 +17,7 @@ from broker_sim.common.refusals import host_of
 from broker_sim.network.connection import Connection
 
 if TYPE_CHECKING:
+    from broker_sim.handlers import Listener
     from broker_sim.network.server import BrokerServer
 
 __all__ = ["TlsProtocol"]
@@ -104,8 +105,8 @@ class _TlsTransport(asyncio.Transport):
 class TlsProtocol(asyncio.Protocol):
     """Between the plain transport and ``app``, the `Connection` that is made when the handshake is done."""
 
-    def __init__(self, owner: BrokerServer, context: ssl.SSLContext, protocol: str) -> None:
-        self._owner, self._context, self._protocol = owner, context, protocol
+    def __init__(self, owner: BrokerServer, listener: Listener, context: ssl.SSLContext, protocol: str) -> None:
+        self._owner, self._listener, self._context, self._protocol = owner, listener, context, protocol
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._in, self._out, server_side=True)
         self._plain: asyncio.Transport | None = None
@@ -141,7 +142,7 @@ class TlsProtocol(asyncio.Protocol):
         self._end_deadline()
         self._flush()
         assert self._plain is not None
-        connection = self.app = Connection(self._owner)
+        connection = self.app = Connection(self._owner, self._listener)
         connection.connection_made(_TlsTransport(self._plain, self, self._context))
 
     def _read(self) -> None:

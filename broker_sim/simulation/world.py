@@ -139,7 +139,7 @@ class Simulation:
         options.setdefault("journal", True)
         if options.get("rng") is None:
             options.setdefault("seed", f"{self.seed}/{name}")
-        for taken in {"host", "port", "advertised_host"} & set(options):
+        for taken in {"host", "port", "advertised_host", "listeners"} & set(options):
             raise UsageError(f"cluster: {taken} is the simulation's; name= gives the hosts their names")
         if has_tls(str(options.get("security_protocol", "")).upper()):
             raise UsageError("security_protocol: virtual time has no TLS (expected PLAINTEXT or SASL_PLAINTEXT)")

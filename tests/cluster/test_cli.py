@@ -121,6 +121,15 @@ class TestServe:
         finally:
             processes.kill(served)
 
+    async def test_prints_the_address_of_each_listener(self, serve: type[Served]) -> None:
+        served = serve("--brokers", "2", "--listener", "EXTERNAL://localhost:0", "--topic", "orders")
+        match = re.fullmatch(
+            r"broker-sim listener: EXTERNAL=(localhost:\d+),localhost:\d+\n",
+            processes.line(served.process, "the listener"),
+        )
+        assert match is not None
+        assert await topics(match[1]) == {"orders": 1}
+
     def test_advertises_another_host(self, serve: type[Served]) -> None:
         assert serve("--host", "0.0.0.0", "--advertised-host", "kafka.example").bootstrap.startswith("kafka.example:")
 

@@ -160,6 +160,7 @@ class Connection:
 
     def __init__(self, sim: Sim) -> None:
         self.broker = sim.state.brokers[1]
+        self.listener = "PLAINTEXT"
 
 
 def fast(sim: Sim, request: Any, version: int) -> bytes | None:

@@ -29,6 +29,7 @@ class FakeConnection:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        self.listener = "PLAINTEXT"
         self.client_id: str | None = CLIENT_ID
         self.client_host = "/127.0.0.1"
         self.scratch: Any = None

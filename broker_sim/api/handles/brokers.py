@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.common.text import unknown
+from broker_sim.common.text import address, unknown
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
@@ -70,7 +70,7 @@ class BrokerHandle:
     def address(self) -> str:
         """``host:port``; the port is kept while it is down."""
         broker = self.cluster.state.brokers[self.node_id]
-        return f"{broker.host}:{broker.port}"
+        return address(broker.host, broker.port)
 
     @property
     def leads(self) -> list[str]:

@@ -1,0 +1,305 @@
+"""Brokers with several listeners: each tells its clients its own address, and has its own security protocol."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+from broker_sim import Cluster, ClusterThread, UsageError
+from broker_sim.api.cluster import ClusterError
+from broker_sim.api.cluster_options import read_options
+from broker_sim.cli.main import parse
+from broker_sim.simulation.world import simulate
+from kafka_wire.errors import Err
+from kafka_wire.messages import k78_share_fetch as share_fetch
+from kafka_wire.messages import k79_share_acknowledge as share_acknowledge
+from kafka_wire.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kafka_wire.messages.k03_metadata import MetadataRequest
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from kafka_wire.messages.k17_sasl_handshake import SaslHandshakeRequest
+from kafka_wire.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafka_wire.messages.k60_describe_cluster import DescribeClusterRequest
+from kafka_wire.record_batch import Record, encode_batch
+from tests.authentication.exchange import ALICE, authenticate
+from tests.support.ports import free_ports
+from tests.support.wire import Wire, WireClosedError
+
+ROOT = Path(__file__).parents[2]
+NAMES = ["PLAINTEXT", "EXTERNAL"]
+BOTH = ["EXTERNAL://localhost:0"]
+"""A free port for each broker; the first listener is told as 127.0.0.1."""
+
+
+@pytest.fixture
+async def kafka() -> AsyncIterator[Cluster]:
+    options: dict[str, Any] = {"as_version": "4.4", "clock": "manual"}
+    async with Cluster(brokers=2, topics={"orders": 2}, listeners=BOTH, **options) as cluster:
+        yield cluster
+
+
+async def ask(kafka: Cluster, listener: str, request: object, version: int, broker: int = 1) -> Any:
+    wire = await Wire.connect(kafka.bootstrap_of(listener).split(",")[broker - 1])
+    try:
+        return await wire.send(request, version)
+    finally:
+        await wire.close()
+
+
+async def in_metadata(kafka: Cluster, listener: str) -> list[tuple[int, str, int]]:
+    answer = await ask(kafka, listener, MetadataRequest(topics=[]), 12)
+    return [(broker.node_id, broker.host, broker.port) for broker in answer.brokers]
+
+
+async def in_describe_cluster(kafka: Cluster, listener: str) -> list[tuple[int, str, int]]:
+    answer = await ask(kafka, listener, DescribeClusterRequest(), 1)
+    return [(broker.broker_id, broker.host, broker.port) for broker in answer.brokers]
+
+
+async def in_find_coordinator(kafka: Cluster, listener: str) -> list[tuple[int, str, int]]:
+    """One group of each coordinator."""
+    groups: dict[int, str] = {}
+    for number in range(50):
+        groups.setdefault(kafka.offsets_log(f"g{number}").leader, f"g{number}")
+    keys = [groups[node] for node in sorted(groups)]
+    new = await ask(kafka, listener, FindCoordinatorRequest(key_type=0, coordinator_keys=keys), 4)
+    old = [await ask(kafka, listener, FindCoordinatorRequest(key=key), 3) for key in keys]
+    found = [(one.node_id, one.host, one.port) for one in new.coordinators]
+    assert found == [(one.node_id, one.host, one.port) for one in old]
+    return found
+
+
+async def in_produce(kafka: Cluster, listener: str) -> list[tuple[int, str, int]]:
+    """A batch at the wrong broker, for each of them."""
+    batch = encode_batch([Record(0, 0, None, b"one")])
+    found = []
+    for leader in (1, 2):
+        index = next(p.index for p in kafka.state.topics["orders"].partitions if p.leader == leader)
+        data = [TopicProduceData("orders", partition_data=[PartitionProduceData(index, batch)])]
+        request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=data)
+        answer = await ask(kafka, listener, request, 10, broker=3 - leader)
+        assert answer.responses[0].partition_responses[0].error_code == Err.NOT_LEADER_OR_FOLLOWER
+        found += [(node.node_id, node.host, node.port) for node in answer.node_endpoints]
+    return found
+
+
+async def in_fetch(kafka: Cluster, listener: str) -> list[tuple[int, str, int]]:
+    found = []
+    for leader in (1, 2):
+        topic = kafka.state.topics["orders"]
+        index = next(p.index for p in topic.partitions if p.leader == leader)
+        topics = [FetchTopic(topic_id=topic.topic_id, partitions=[FetchPartition(index, partition_max_bytes=1024)])]
+        answer = await ask(kafka, listener, FetchRequest(max_wait_ms=0, topics=topics), 16, broker=3 - leader)
+        assert answer.responses[0].partitions[0].error_code == Err.NOT_LEADER_OR_FOLLOWER
+        found += [(node.node_id, node.host, node.port) for node in answer.node_endpoints]
+    return found
+
+
+async def in_share_groups(kafka: Cluster, listener: str) -> list[tuple[int, str, int]]:
+    """A session that asks the wrong broker for records, then acknowledges some there."""
+    found: list[tuple[int, str, int]] = []
+    topic = kafka.state.topics["orders"]
+    for leader in (1, 2):
+        index = next(p.index for p in topic.partitions if p.leader == leader)
+        wire = await Wire.connect(kafka.bootstrap_of(listener).split(",")[2 - leader])
+        member = "AAAAAAAAAAAAAAAAAAAAAA"
+        wanted = [share_fetch.FetchTopic(topic.topic_id, [share_fetch.FetchPartition(index)])]
+        fetched = await wire.send(share_fetch.ShareFetchRequest("shared", member, 0, max_records=1, topics=wanted), 1)
+        batch = share_acknowledge.AcknowledgementBatch(0, 0, [1])
+        partition = share_acknowledge.AcknowledgePartition(index, [batch])
+        told = [share_acknowledge.AcknowledgeTopic(topic.topic_id, [partition])]
+        acknowledged = await wire.send(share_acknowledge.ShareAcknowledgeRequest("shared", member, 1, topics=told), 1)
+        await wire.close()
+        nodes = [
+            [(node.node_id, node.host, node.port) for node in answer.node_endpoints]
+            for answer in (fetched, acknowledged)
+        ]
+        assert nodes[0] == nodes[1]
+        found += nodes[0]
+    return found
+
+
+@pytest.mark.parametrize(
+    "told", [in_metadata, in_describe_cluster, in_find_coordinator, in_produce, in_fetch, in_share_groups]
+)
+async def test_clients_are_told_the_addresses_of_the_listener_that_they_came_to(
+    kafka: Cluster, told: Callable[[Cluster, str], Awaitable[list[tuple[int, str, int]]]]
+) -> None:
+    answers = [await told(kafka, listener) for listener in (*NAMES, *NAMES)]  # twice: metadata is kept encoded
+    for listener, answer in zip((*NAMES, *NAMES), answers, strict=True):
+        assert ",".join(f"{host}:{port}" for _, host, port in answer) == kafka.bootstrap_of(listener)
+        assert [node_id for node_id, _, _ in answer] == [1, 2]
+    assert kafka.bootstrap == kafka.bootstrap_of("plaintext") != kafka.bootstrap_of("EXTERNAL")
+    assert "localhost" in kafka.bootstrap_of("EXTERNAL")
+
+
+async def test_a_consumer_outside_needs_no_name_of_the_inside() -> None:
+    """As in a container network: nothing resolves the first listener's host where this consumer runs."""
+    inside: dict[str, Any] = {"advertised_host": "broker.invalid", "host": "127.0.0.1"}
+    config = {"group.initial.rebalance.delay.ms": 0}
+    async with Cluster(topics={"orders": 1}, listeners="EXTERNAL://127.0.0.1:0", config=config, **inside) as kafka:
+        outside = kafka.bootstrap_of("EXTERNAL")
+        async with AIOKafkaProducer(bootstrap_servers=outside) as producer:
+            await producer.send_and_wait("orders", b"one")
+        settings: dict[str, Any] = {"group_id": "billing", "auto_offset_reset": "earliest"}
+        async with AIOKafkaConsumer("orders", bootstrap_servers=outside, **settings) as consumer:
+            assert (await consumer.getone()).value == b"one"
+
+
+async def test_a_broker_that_is_down_refuses_at_all_its_ports_and_comes_back_to_them(kafka: Cluster) -> None:
+    addresses = [kafka.bootstrap_of(listener).split(",")[0] for listener in NAMES]
+    open_ones = [await Wire.connect(address) for address in addresses]
+    await kafka.broker_down(1)
+    for address, wire in zip(addresses, open_ones, strict=True):
+        await wire.closed()
+        await wire.close()
+        with pytest.raises(ConnectionRefusedError):
+            await Wire.connect(address)
+    await kafka.broker_up(1)
+    for listener, address in zip(NAMES, addresses, strict=True):
+        assert kafka.bootstrap_of(listener).split(",")[0] == address
+        assert [node_id for node_id, _, _ in await in_metadata(kafka, listener)] == [1, 2]
+
+
+async def test_stop_and_start_again_take_the_same_ports(kafka: Cluster) -> None:
+    before = [kafka.bootstrap_of(listener) for listener in NAMES]
+    await kafka.stop()
+    await kafka.start()
+    assert [kafka.bootstrap_of(listener) for listener in NAMES] == before
+
+
+async def test_ports_of_listeners_follow_one_another_by_broker() -> None:
+    port = free_ports(4)
+    async with Cluster(brokers=2, port=port, listeners=[f"EXTERNAL://localhost:{port + 2}"]) as kafka:
+        assert kafka.bootstrap == f"127.0.0.1:{port},127.0.0.1:{port + 1}"
+        assert kafka.bootstrap_of("EXTERNAL") == f"localhost:{port + 2},localhost:{port + 3}"
+
+
+async def test_a_port_in_use_is_one_error_that_leaves_no_other_port_taken() -> None:
+    first = free_ports(3)
+    with socket.create_server(("127.0.0.1", first + 2)):
+        with pytest.raises(ClusterError, match=f"^port {first + 2} of 127.0.0.1 is in use$"):
+            await Cluster(port=first, listeners=[f"A://localhost:{first + 1}", f"B://localhost:{first + 2}"]).start()
+        for port in (first, first + 1):
+            with socket.create_server(("127.0.0.1", port)):
+                pass
+
+
+async def test_brokers_describe_all_their_listeners() -> None:
+    options: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "users": ALICE, "clock": "manual"}
+    listeners = ["PLAINTEXT://[::1]:0", "EXTERNAL://localhost:0"]
+    async with Cluster(**options, listeners=listeners) as kafka:
+        keys = ["listeners", "advertised.listeners", "listener.security.protocol.map"]
+        request = DescribeConfigsRequest([DescribeConfigsResource(4, "1", keys)])
+        wire = await Wire.connect(f"127.0.0.1:{kafka.brokers[0].advertised['PLAINTEXT'][1]}")
+        values = {config.name: config.value for config in (await wire.send(request, 4)).results[0].configs}
+        await wire.close()
+        shown = ",".join(f"{name}://{kafka.bootstrap_of(name)}" for name in ("SASL_PLAINTEXT", "PLAINTEXT", "EXTERNAL"))
+        assert values == {
+            "listeners": shown,
+            "advertised.listeners": shown,
+            "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT,"
+            "EXTERNAL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        }
+
+
+async def test_plaintext_inside_and_sasl_outside(caplog: pytest.LogCaptureFixture) -> None:
+    options: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "users": ALICE, "clock": "manual"}
+    async with Cluster(**options, listeners=["PLAINTEXT://localhost:0", "EXTERNAL://localhost:0"]) as kafka:
+        assert kafka.listener_names == ["SASL_PLAINTEXT", "PLAINTEXT", "EXTERNAL"]
+        assert len(await in_metadata(kafka, "PLAINTEXT")) == 1
+        for listener in ("SASL_PLAINTEXT", "EXTERNAL"):
+            with pytest.raises(WireClosedError):
+                await in_metadata(kafka, listener)
+            wire = await Wire.connect(kafka.bootstrap_of(listener))
+            assert (await authenticate(wire)).error_code == Err.NONE
+            answer = await wire.send(MetadataRequest(topics=[]), 12)
+            assert [f"{b.host}:{b.port}" for b in answer.brokers] == [kafka.bootstrap_of(listener)]
+            await wire.close()
+        with caplog.at_level(logging.WARNING):
+            await ask(kafka, "PLAINTEXT", SaslHandshakeRequest("PLAIN"), 1)
+        assert "the listener has none; use security.protocol=PLAINTEXT, or the SASL_PLAINTEXT listener" in caplog.text
+
+
+async def test_tls_outside_with_a_certificate_for_every_listener() -> None:
+    options: dict[str, Any] = {"security_protocol": "SSL", "host": "0.0.0.0"}
+    async with Cluster(**options, listeners="PLAINTEXT://localhost:0,EXTERNAL://127.0.0.2:0") as kafka:
+        assert len(await in_metadata(kafka, "PLAINTEXT")) == 1
+        host, port = kafka.bootstrap_of("EXTERNAL").split(":")
+        context = ssl.create_default_context(cafile=kafka.security.ca_file)
+        async with AIOKafkaProducer(
+            bootstrap_servers=f"{host}:{port}", security_protocol="SSL", ssl_context=context
+        ) as producer:
+            assert {(node.host, node.port) for node in producer.client.cluster.brokers()} == {(host, int(port))}
+
+
+async def test_what_is_observed_and_refused_is_so_on_all_listeners(kafka: Cluster) -> None:
+    with kafka.fault("FindCoordinator", error="COORDINATOR_NOT_AVAILABLE"):
+        for listener in NAMES:
+            answer = await ask(kafka, listener, FindCoordinatorRequest(key="billing"), 3)
+            assert answer.error_code == Err.COORDINATOR_NOT_AVAILABLE
+
+
+def test_on_a_thread() -> None:
+    with ClusterThread(listeners=BOTH) as kafka:
+        assert kafka.bootstrap_of("external").startswith("localhost:")
+
+
+async def test_an_unknown_listener_has_no_address(kafka: Cluster) -> None:
+    with pytest.raises(UsageError, match="no listener 'EXTERNALS'; did you mean 'EXTERNAL'"):
+        kafka.bootstrap_of("EXTERNALS")
+
+
+def test_the_compose_file_s_broker_is_reached_from_containers_and_from_the_host() -> None:
+    entry = re.search(r"^ENTRYPOINT (.*)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    broker = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["broker"]
+    assert entry is not None
+    arguments = parse([*json.loads(entry[1])[1:], *broker["command"]])
+    assert (arguments.host, arguments.port, arguments.advertised_host) == ("0.0.0.0", "9092", "broker")
+    listener = read_options({"listeners": arguments.listener})["listeners"][0]
+    assert broker["ports"] == [f"{listener.port}:{listener.port}"]
+    assert listener.host == "localhost"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"listeners": 3}, "listeners: 3 is not a list"),
+        ({"listeners": ["localhost:29092"]}, "'localhost:29092' is not a listener, as in 'EXTERNAL://localhost:29092'"),
+        ({"listeners": ["EXTERNAL://localhost"]}, "'EXTERNAL://localhost' is not a listener"),
+        ({"listeners": ["EXTERNAL://localhost:70000"]}, "'EXTERNAL://localhost:70000' is not a listener"),
+        ({"listeners": ["EXTERNAL://a b:1"]}, "'EXTERNAL://a b:1' is not a listener"),
+        ({"listeners": [7]}, "7 is not a listener"),
+        ({"listeners": ["A://0.0.0.0:1"]}, "'A://0.0.0.0:1': clients can't connect to 0.0.0.0 (expected a host that"),
+        ({"listeners": ["A://h:1", "a://h:2"]}, "A: each listener must have a different name, and the first one's is"),
+        ({"listeners": ["PLAINTEXT://h:1"]}, "PLAINTEXT: each listener must have a different name"),
+        ({"listeners": ["CONTROLLER://h:1"]}, "CONTROLLER: each listener must have a different name"),
+        ({"listeners": ["SASL_SSL://h:1"]}, "SASL_SSL: the security protocol is PLAINTEXT (expected PLAINTEXT, or a"),
+        ({"listeners": ["A://h:65535"], "brokers": 2}, "A: port 65535 is invalid for 2 brokers"),
+        ({"listener": ["A://h:1"]}, "no argument 'listener'; did you mean 'listeners'?"),
+    ],
+)
+def test_listeners_that_there_can_not_be(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ClusterError) as error:
+        Cluster(**options)
+    assert reason in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_simulation_has_its_own_addresses() -> None:
+    with simulate(1) as sim, pytest.raises(UsageError, match="cluster: listeners is the simulation's"):
+        sim.cluster(listeners=BOTH)
