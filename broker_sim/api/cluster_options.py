@@ -331,21 +331,27 @@ def read_options(given: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _check_listeners(options: Mapping[str, Any], problems: Problems) -> None:
-    """Whether the listeners have different names and a security protocol each (SocketServerConfigs, listener.security.protocol.map)."""
-    first = options.get("security_protocol", SECURITY_PROTOCOLS[0])
-    names = {first, "CONTROLLER"}
-    for listener in options.get("listeners") or ():
-        what = f"listeners: {listener.name}"
-        if listener.name in names:
-            error = f"{what}: each listener must have a different name, and the first one's is {first}"
-        elif listener.name in SECURITY_PROTOCOLS[1:]:
-            error = f"{what}: the security protocol is {first} (expected PLAINTEXT, or a name that is none: {first} holds for it)"
-        elif listener.port > 65536 - options.get("brokers", 1):
-            error = f"{what}: port {listener.port} is invalid for {options['brokers']} brokers"
+    """Whether the listeners have different names and ports, and a security protocol each (SocketServerConfigs,
+    listener.security.protocol.map)."""
+    first, brokers = options.get("security_protocol", SECURITY_PROTOCOLS[0]), options.get("brokers", 1)
+    ports = {first: options.get("port", 0), "CONTROLLER": 0}
+    for name, port in ((listener.name, listener.port) for listener in options.get("listeners") or ()):
+        near = [other for other, start in ports.items() if port and start and abs(port - start) < brokers]
+        if name in ports:
+            error = f"each listener must have a different name, and the first one's is {first}"
+        elif name in SECURITY_PROTOCOLS[1:]:
+            error = (
+                f"the security protocol is {first} (expected PLAINTEXT, or a name that is none: {first} holds for it)"
+            )
+        elif port > 65536 - brokers:
+            error = f"port {port} is invalid for {brokers} brokers"
+        elif near:
+            shown = f"{port}" if brokers == 1 else f"one of {port} to {port + brokers - 1}"
+            error = f"each listener must have a different port, and {near[0]} has {shown}"
         else:
-            names.add(listener.name)
+            ports[name] = port
             continue
-        problems.add(UsageError(error), "listeners")
+        problems.add(UsageError(f"listeners: {name}: {error}"), "listeners")
 
 
 def _check_settings(given: Mapping[str, object], options: Mapping[str, Any], problems: Problems) -> None:

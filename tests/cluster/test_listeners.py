@@ -290,6 +290,14 @@ def test_the_compose_file_s_broker_is_reached_from_containers_and_from_the_host(
         ({"listeners": ["CONTROLLER://h:1"]}, "CONTROLLER: each listener must have a different name"),
         ({"listeners": ["SASL_SSL://h:1"]}, "SASL_SSL: the security protocol is PLAINTEXT (expected PLAINTEXT, or a"),
         ({"listeners": ["A://h:65535"], "brokers": 2}, "A: port 65535 is invalid for 2 brokers"),
+        (
+            {"listeners": ["A://h:9093"], "brokers": 2, "port": 9092},
+            "A: each listener must have a different port, and PLAINTEXT has one of 9093 to 9094",
+        ),
+        (
+            {"listeners": ["A://h:9", "B://h:9"]},
+            "B: each listener must have a different port, and A has 9",
+        ),
         ({"listener": ["A://h:1"]}, "no argument 'listener'; did you mean 'listeners'?"),
     ],
 )
