@@ -148,6 +148,7 @@ def overview(clusters: Clusters, name: str) -> dict[str, Any]:
     return {
         "id": name,
         "bootstrap": cluster.bootstrap,
+        "listeners": {name: cluster.bootstrap_of(name) for name in cluster.listener_names},
         "brokers": len(cluster.brokers),
         "as_version": cluster.config.as_version,
         "security_protocol": cluster.security.protocol,

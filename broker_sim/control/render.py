@@ -209,7 +209,8 @@ def _cluster(cluster: Mapping[str, Any]) -> str:
     topics = ", ".join(cluster["topics"]) or "none"
     protocol = "" if cluster["security_protocol"] == "PLAINTEXT" else f", {cluster['security_protocol']}"
     release = f"as {cluster['as_version']}, clock {cluster['clock']}"
-    return f"{cluster['id']}: {cluster['bootstrap']}{protocol}, {release}, topics {topics}"
+    others = "".join(f", {name} at {at}" for name, at in list(cluster["listeners"].items())[1:])
+    return f"{cluster['id']}: {cluster['bootstrap']}{others}{protocol}, {release}, topics {topics}"
 
 
 def _pending(answer: Mapping[str, Any]) -> str:

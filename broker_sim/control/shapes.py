@@ -205,10 +205,12 @@ TOPIC = Shape(
 )
 CLUSTER = Shape(
     "Cluster",
-    "a virtual cluster of this process; ca: the certificate authority that its clients trust, in PEM",
+    "a virtual cluster of this process; listeners: the bootstrap address of each by name; ca: the certificate authority that its "
+    "clients trust, in PEM",
     {
         "id": "string",
         "bootstrap": "string",
+        "listeners": Map("string"),
         "brokers": "integer",
         "as_version": "string",
         "security_protocol": "string",

@@ -9,7 +9,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -19,6 +19,9 @@ from broker_sim import Cluster, ClusterThread, UsageError
 from broker_sim.api.cluster import ClusterError
 from broker_sim.api.cluster_options import read_options
 from broker_sim.cli.main import parse
+from broker_sim.control import render
+from broker_sim.control.clusters import Clusters
+from broker_sim.control.on_brokers import overview
 from broker_sim.simulation.world import simulate
 from kafka_wire.errors import Err
 from kafka_wire.messages import k78_share_fetch as share_fetch
@@ -252,6 +255,13 @@ async def test_what_is_observed_and_refused_is_so_on_all_listeners(kafka: Cluste
         for listener in NAMES:
             answer = await ask(kafka, listener, FindCoordinatorRequest(key="billing"), 3)
             assert answer.error_code == Err.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_the_control_api_shows_them(kafka: Cluster) -> None:
+    shown = overview(cast(Clusters, {"default": kafka}), "default")
+    assert shown["listeners"] == {"PLAINTEXT": kafka.bootstrap, "EXTERNAL": kafka.bootstrap_of("EXTERNAL")}
+    line = render.text("cluster.get", shown)
+    assert line.startswith(f"default: {kafka.bootstrap}, EXTERNAL at {kafka.bootstrap_of('EXTERNAL')}, as 4.4")
 
 
 def test_on_a_thread() -> None:
