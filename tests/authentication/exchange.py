@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from broker_sim import Cluster
 from broker_sim.authentication.client import client_tokens
 from kafka_wire.messages.k17_sasl_handshake import SaslHandshakeRequest
 from kafka_wire.messages.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -11,6 +13,12 @@ from tests.support.bearer_tokens import web_token
 from tests.support.wire import Wire
 
 ALICE = {"alice": "secret"}
+
+
+def secured(users: Mapping[str, str] = ALICE, config: Mapping[str, object] | None = None, **options: Any) -> Cluster:
+    """A SASL_PLAINTEXT cluster whose clock stands still; failed authentications are answered at once unless ``config`` says when."""
+    settings = {"connection.failed.authentication.delay.ms": 0, **(config or {})}
+    return Cluster(security_protocol="SASL_PLAINTEXT", users=users, config=settings, clock="manual", **options)
 
 
 async def handshake(wire: Wire, mechanism: str = "PLAIN", version: int = 1) -> Any:

@@ -17,11 +17,11 @@ from kafka_wire.messages.k17_sasl_handshake import SaslHandshakeRequest
 from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
 from kafka_wire.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafka_wire.messages.k36_sasl_authenticate import SaslAuthenticateRequest
-from tests.authentication.exchange import ALICE, authenticate, handshake, jwt, token
+from tests.authentication.exchange import ALICE, authenticate, handshake, jwt, secured, token
 from tests.support.bearer_tokens import bearer
 from tests.support.wire import Wire, WireClosedError
 
-AT_ONCE = {"connection.failed.authentication.delay.ms": 0}
+DELAY = "connection.failed.authentication.delay.ms"
 ALL = ["PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER"]
 VERSIONS = ApiVersionsRequest("test", "1")
 
@@ -29,15 +29,9 @@ VERSIONS = ApiVersionsRequest("test", "1")
 PATIENT = "10m"
 
 
-def secured(**config: object) -> Cluster:
-    """A cluster whose clock stands still, with the user alice; failed authentications are answered at once."""
-    settings = AT_ONCE | {name.replace("_", "."): value for name, value in config.items()}
-    return Cluster(topics=["orders"], security_protocol="SASL_PLAINTEXT", users=ALICE, config=settings, clock="manual")
-
-
 @pytest.fixture
 async def kafka() -> AsyncIterator[Cluster]:
-    async with secured() as cluster:
+    async with secured(topics=["orders"]) as cluster:
         yield cluster
 
 
@@ -125,7 +119,7 @@ async def test_a_failure_is_answered_without_its_reason_which_the_log_has(
 
 async def test_a_failure_is_answered_after_the_delay_and_frames_behind_it_are_not_handled() -> None:
     """By the client's clock, which goes on while the brokers' stands still."""
-    async with secured(connection_failed_authentication_delay_ms=20) as kafka:
+    async with secured(config={DELAY: 20}) as kafka:
         wire = await Wire.connect(kafka.bootstrap)
         await handshake(wire)
         refused = wire.start(SaslAuthenticateRequest(b"\0alice\0no"), 2)
@@ -137,7 +131,7 @@ async def test_a_failure_is_answered_after_the_delay_and_frames_behind_it_are_no
 
 
 async def test_a_client_that_leaves_before_the_answer_to_its_failure() -> None:
-    async with secured(connection_failed_authentication_delay_ms=2**31 - 1) as kafka:
+    async with secured(config={DELAY: 2**31 - 1}) as kafka:
         journal = kafka.observe()
         wire = await Wire.connect(kafka.bootstrap)
         await handshake(wire)
@@ -180,12 +174,7 @@ async def test_on_an_authenticated_connection_both_requests_are_refused(wire: Wi
 @pytest.fixture
 async def sessions() -> AsyncIterator[Cluster]:
     """Of 30 s."""
-    async with Cluster(
-        security_protocol="SASL_PLAINTEXT",
-        users=ALICE | {"bob": "x"},
-        config=AT_ONCE | {"connections.max.reauth.ms": 30_000},
-        clock="manual",
-    ) as cluster:
+    async with secured(ALICE | {"bob": "x"}, {"connections.max.reauth.ms": 30_000}) as cluster:
         yield cluster
 
 

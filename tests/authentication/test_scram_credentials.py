@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,16 +22,11 @@ from kafka_wire.messages.k51_alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from tests.authentication.exchange import ALICE, authenticate
+from tests.authentication.exchange import ALICE, authenticate, secured
 from tests.support.scram import SALT, upsertion
 from tests.support.wire import Wire
 
 SHA_256, SHA_512 = SCRAM_MECHANISMS[1], SCRAM_MECHANISMS[2]
-
-
-def secured(**options: Any) -> Cluster:
-    settings = {"connection.failed.authentication.delay.ms": 0}
-    return Cluster(security_protocol="SASL_PLAINTEXT", users=ALICE, config=settings, clock="manual", **options)
 
 
 async def alter(
@@ -116,8 +110,7 @@ def test_every_way_to_change_a_password_is_reported(change: Callable[[Users], ob
 
 
 async def test_only_mechanisms_that_are_enabled_follow_from_a_password() -> None:
-    settings = {"sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512", "connection.failed.authentication.delay.ms": 0}
-    async with Cluster(security_protocol="SASL_PLAINTEXT", users=ALICE, config=settings) as kafka:
+    async with secured(config={"sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512"}) as kafka:
         assert await described(kafka) == {"alice": [2]}
         await alter(kafka, upsertion("alice", "stored"))
         assert await described(kafka) == {"alice": [1, 2]}

@@ -38,7 +38,7 @@ from kafka_wire.messages.k17_sasl_handshake import SaslHandshakeRequest
 from kafka_wire.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafka_wire.messages.k60_describe_cluster import DescribeClusterRequest
 from kafka_wire.record_batch import Record, encode_batch
-from tests.authentication.exchange import ALICE, authenticate
+from tests.authentication.exchange import authenticate, secured
 from tests.support.ports import free_ports
 from tests.support.wire import Wire, WireClosedError
 
@@ -203,9 +203,7 @@ async def test_a_port_in_use_is_one_error_that_leaves_no_other_port_taken() -> N
 
 
 async def test_brokers_describe_all_their_listeners() -> None:
-    options: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "users": ALICE, "clock": "manual"}
-    listeners = ["PLAINTEXT://[::1]:0", "EXTERNAL://localhost:0"]
-    async with Cluster(**options, listeners=listeners) as kafka:
+    async with secured(listeners=["PLAINTEXT://[::1]:0", "EXTERNAL://localhost:0"]) as kafka:
         keys = ["listeners", "advertised.listeners", "listener.security.protocol.map"]
         request = DescribeConfigsRequest([DescribeConfigsResource(4, "1", keys)])
         wire = await Wire.connect(f"127.0.0.1:{kafka.brokers[0].advertised['PLAINTEXT'][1]}")
@@ -221,8 +219,7 @@ async def test_brokers_describe_all_their_listeners() -> None:
 
 
 async def test_plaintext_inside_and_sasl_outside(caplog: pytest.LogCaptureFixture) -> None:
-    options: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "users": ALICE, "clock": "manual"}
-    async with Cluster(**options, listeners=["PLAINTEXT://localhost:0", "EXTERNAL://localhost:0"]) as kafka:
+    async with secured(listeners=["PLAINTEXT://localhost:0", "EXTERNAL://localhost:0"]) as kafka:
         assert kafka.listener_names == ["SASL_PLAINTEXT", "PLAINTEXT", "EXTERNAL"]
         assert len(await in_metadata(kafka, "PLAINTEXT")) == 1
         for listener in ("SASL_PLAINTEXT", "EXTERNAL"):
