@@ -14,7 +14,7 @@ import random
 import re
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypedDict, cast
+from typing import Annotated, Any, NamedTuple, TypedDict, cast
 
 from broker_sim.common.clock import Clock, clock_of
 from broker_sim.common.text import UsageError
@@ -235,8 +235,7 @@ class _Generator(FieldKind[random.Random]):
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class AdvertisedListener:
+class AdvertisedListener(NamedTuple):
     """A listener beside the first one: its name and the address that it advertises. The first broker listens on ``port``, or on a free
     one where that is 0, the others on the next ones."""
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker_sim.common.text import unknown
 
@@ -28,8 +28,7 @@ PROBABILITY = 0.25
 """How often a site fires that is on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(NamedTuple):
     """``where``: the function, as ``module.function``; ``what``: it does."""
 
     name: str

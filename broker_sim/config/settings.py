@@ -22,7 +22,7 @@ import functools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from broker_sim.common.text import expected
 from broker_sim.config.definitions import BROKER_SETTINGS, DOCS, TOPIC_SETTINGS
@@ -276,8 +276,7 @@ def _synonym_names(name: str) -> tuple[str, ...]:
     return next((group for group in _GROUPS if name in group), (name,))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class ConfigEntry(NamedTuple):
     """A value under a name, and where it comes from."""
 
     name: str

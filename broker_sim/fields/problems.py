@@ -13,15 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker_sim.common.text import UsageError
 
 __all__ = ["Problem", "Problems", "WrongInput"]
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """One thing that is wrong: a line for people, which names it, and the way to it."""
 
     text: str

@@ -13,11 +13,10 @@ import pkgutil
 import struct
 from collections.abc import Callable, Generator, Iterator
 from copy import copy
-from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from broker_sim.handlers.context import LARGE, FastHandler, RequestContext
 from broker_sim.handlers.repeated import Repeated
@@ -204,8 +203,7 @@ class Routes(dict[int, Route]):
         raise UnsupportedRequest(f"{ApiKey(api_key).kafka_name} v{version} is not supported, only v{low} to v{high}")
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(NamedTuple):
     """One of a broker's: its name, as listener.name of Kafka, and what its clients must do first (None: nothing, as with PLAINTEXT)."""
 
     name: str

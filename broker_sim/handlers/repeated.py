@@ -8,16 +8,14 @@ decoding: the handler's other inputs, such as the group's coordinator, are valid
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker_sim.handlers.context import RequestContext
 
 __all__ = ["Again", "Repeated"]
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
+class Again(NamedTuple):
     """The remaining part of a handler for a repeated request. ``handle(ctx, generation)`` answers ``ctx`` now or later."""
 
     handle: Callable[[RequestContext, int], object]
@@ -27,8 +25,7 @@ class Again:
     """For an answer of ``at_once``: as ``ctx.repeats``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Repeated:
+class Repeated(NamedTuple):
     """``prepare(ctx, request)``: for a request that was just handled, what handles it when it comes again; None where it has to be
     decoded each time. ``ids``: how many ids the request begins with, before its generation; 0: it has none."""
 

@@ -6,8 +6,7 @@ Most handlers need none: the error response follows from the entities in the API
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka_wire.errors import Err
 
@@ -23,8 +22,7 @@ HealthyRow = Callable[[str, bytes, int], tuple[int, int] | None]
 """Called with topic name, topic id and partition. Returns the log start offset and the high watermark; None if the partition fails."""
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorRequest:
+class ErrorRequest(NamedTuple):
     """A request that fails with ``err``. ``session_partitions`` and ``healthy_row`` are for requests with a fetch session."""
 
     request: Any
@@ -34,8 +32,7 @@ class ErrorRequest:
     healthy_row: HealthyRow | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PartialErrors:
+class PartialErrors(NamedTuple):
     """An error of some topics or partitions of a request; the handler processes the others."""
 
     errors: frozenset[Err] = frozenset(Err)
@@ -46,8 +43,7 @@ class PartialErrors:
     """Whether a request without any remaining topic is still handled, as one for no topics instead of one for all."""
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorTraits:
+class ErrorTraits(NamedTuple):
     """``failed``: makes the response to a request that fails as a whole, if it is more than the error in each error field; it returns
     None if the connection is closed instead. ``parts``: errors of some partitions, if the API has these. ``session_partitions``:
     returns the partitions that a fetch session adds to a request."""

@@ -24,7 +24,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, dataclass_transform
+from typing import Any, Final, Literal, NamedTuple, TypedDict, TypeVar, Unpack, dataclass_transform
 
 ZERO_UUID = bytes(16)
 """The uuid that stands for "no id"; uuids are 16 raw bytes everywhere."""
@@ -86,8 +86,7 @@ class Entity(enum.Enum):
     ASSIGNMENT = "assignment of the consumer protocol"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class EntityBy:
+class EntityBy(NamedTuple):
     """An entity that another field of the same struct chooses: its name, and the entity for each of its values that has one here."""
 
     field: str
