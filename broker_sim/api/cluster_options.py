@@ -244,7 +244,9 @@ class AdvertisedListener(NamedTuple):
     port: int
 
 
-_LISTENER = re.compile(r"(?P<name>[A-Za-z]\w*)://(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+):(?P<port>[0-9]{1,5})", re.ASCII)
+_LISTENER = (
+    r"(?P<name>[A-Za-z]\w*)://(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+):(?P<port>[0-9]{1,5})"  # compiled when one is given
+)
 
 
 class _ListenerKind(FieldKind[AdvertisedListener]):
@@ -253,7 +255,7 @@ class _ListenerKind(FieldKind[AdvertisedListener]):
     meant = "a listener, as in 'EXTERNAL://localhost:29092'"
 
     def read(self, value: object, what: str = "") -> AdvertisedListener:
-        match = _LISTENER.fullmatch(value.strip()) if isinstance(value, str) else None
+        match = re.fullmatch(_LISTENER, value.strip(), re.ASCII) if isinstance(value, str) else None
         if match is None or int(match["port"]) > 65535:
             raise refusal(what, value, self.meant)
         host = match["host"].strip("[]")
