@@ -142,6 +142,12 @@ async def test_stop_drops_parked_requests_and_leaves_no_timer() -> None:
     assert clock.next_deadline_ms() is None
 
 
+async def test_without_a_host_it_listens_on_all_addresses() -> None:
+    async with Cluster(host="") as kafka:
+        for host in ("127.0.0.1", "127.0.0.2"):
+            await (await Wire.connect(f"{host}:{kafka.brokers[0].port}")).close()
+
+
 async def test_stop_and_start_again_take_the_same_ports() -> None:
     kafka = Cluster(brokers=2, topics={"orders": 2})
     await kafka.start()
@@ -241,6 +247,9 @@ class TestErrors:
 
     async def test_unknown_host(self) -> None:
         await self.fails("can't listen on 203.0.113.1", host="203.0.113.1")
+
+    async def test_no_host_name(self) -> None:
+        await self.fails("can't listen on ä..ö, port 0: it is not a host name", host="ä..ö")
 
     async def test_unknown_setting(self) -> None:
         await self.fails(r"group\.initial\.rebalance\.delay\.ms", config={"group.initial.rebalance.delay": 0})
