@@ -192,7 +192,7 @@ class _Broker:
         self._server: Any = BrokerServer(broker, clock, routes)
         self._server.call_soon = lambda *_: None  # the turn is ended by hand
         self._transport = _Transport()
-        self._connection = connections.Connection(self._server)
+        self._connection = connections.Connection(self._server, self._server.listeners[0])
         self._connection.connection_made(self._transport)
 
     def cpu_us(self, frames: Sequence[bytes]) -> float:

@@ -172,7 +172,7 @@ class _Bench:
         self.state = state
         self.connections: list[tuple[Connection, _Transport]] = []
         for _ in range(connections):
-            pair = Connection(server), _Transport()
+            pair = Connection(server, server.listeners[0]), _Transport()
             pair[0].connection_made(pair[1])  # type: ignore[arg-type]
             self.connections.append(pair)
         self.cost_ns: dict[str, int] = defaultdict(int)

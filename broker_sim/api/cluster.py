@@ -128,8 +128,6 @@ class Cluster:
     ) -> None:
         given = _read({name: value for name, value in locals().items() if name in ARGUMENTS})
         brokers, port, host = given["brokers"], given["port"], given["host"]
-        if port > 65536 - brokers:
-            raise ClusterError(f"port {port} is invalid for {brokers} brokers (expected 0 to {65536 - brokers})")
         self._given_rng: random.Random | None = given.get("rng")
         self.seed = given.get("seed")
         self._journal_where: bool | str | os.PathLike[str] = given["journal"]
@@ -161,7 +159,7 @@ class Cluster:
     @property
     def bootstrap(self) -> str:
         """``host:port`` of every broker, with commas between them. Known once started."""
-        return ",".join(address(broker.host, broker.port) for broker in self.brokers)
+        return self.bootstrap_of(self.listener_names[0])
 
     @property
     def listener_names(self) -> list[str]:
@@ -172,8 +170,7 @@ class Cluster:
         """As `bootstrap`, of the listener with this name. Raises UsageError for an unknown name."""
         if listener.upper() not in self.listener_names:
             raise unknown("listener", listener, self.listener_names)
-        ends = (broker.endpoint(listener.upper()) for broker in self.brokers)
-        return ",".join(address(host, port) for _, host, port, _ in ends)
+        return ",".join(address(*broker.advertised[listener.upper()]) for broker in self.brokers)
 
     @property
     def state(self) -> ClusterState:
@@ -215,7 +212,7 @@ class Cluster:
             raise ClusterError("the cluster is running already")
         sockets: list[list[socket.socket]] = []
         try:
-            self._bind(sockets)
+            sockets = self._bind()
             self._open()
             for server, own in zip(self.servers, sockets, strict=True):
                 await server.start(own)
@@ -297,15 +294,18 @@ class Cluster:
     async def __aexit__(self, *error: object) -> None:
         await self.stop()
 
-    def _bind(self, sockets: list[list[socket.socket]]) -> None:
-        """Add the sockets of each broker. Raises ClusterError."""
+    def _bind(self) -> list[list[socket.socket]]:
+        """The sockets of each broker, or none. Raises ClusterError."""
+        addresses: list[tuple[str, int]] = []
         for node_id, ports in enumerate(self._ports, start=1):
-            further = ((self.host, port) for port in ports[1:])
-            try:
-                sockets.append(listen_on([self._listens_on(node_id), *further], self._listen))
-            except UsageError as error:
-                raise ClusterError(str(error)) from None
-            ports[:] = [sock.getsockname()[1] for sock in sockets[-1]]
+            addresses += [self._listens_on(node_id), *((self.host, port) for port in ports[1:])]
+        try:
+            bound = iter(listen_on(addresses, self._listen))
+        except UsageError as error:
+            raise ClusterError(str(error)) from None
+        sockets = [[next(bound) for _ in ports] for ports in self._ports]
+        self._ports = [[sock.getsockname()[1] for sock in own] for own in sockets]
+        return sockets
 
     def _listen(self, host: str, port: int) -> socket.socket:
         return listen(host, port)

@@ -336,7 +336,9 @@ def _check_listeners(options: Mapping[str, Any], problems: Problems) -> None:
     listener.security.protocol.map)."""
     first, brokers = options.get("security_protocol", SECURITY_PROTOCOLS[0]), options.get("brokers", 1)
     ports = {first: options.get("port", 0), "CONTROLLER": 0}
-    for name, port in ((listener.name, listener.port) for listener in options.get("listeners") or ()):
+    if (error := _port_error(ports[first], brokers)) is not None:
+        problems.add(UsageError(error), "port")
+    for name, _, port in options.get("listeners", ()):
         near = [other for other, start in ports.items() if port and start and abs(port - start) < brokers]
         if name in ports:
             error = f"each listener must have a different name, and the first one's is {first}"
@@ -344,15 +346,21 @@ def _check_listeners(options: Mapping[str, Any], problems: Problems) -> None:
             error = (
                 f"the security protocol is {first} (expected PLAINTEXT, or a name that is none: {first} holds for it)"
             )
-        elif port > 65536 - brokers:
-            error = f"port {port} is invalid for {brokers} brokers"
         elif near:
             shown = f"{port}" if brokers == 1 else f"one of {port} to {port + brokers - 1}"
             error = f"each listener must have a different port, and {near[0]} has {shown}"
         else:
+            error = _port_error(port, brokers)
+        if error is None:
             ports[name] = port
-            continue
-        problems.add(UsageError(f"listeners: {name}: {error}"), "listeners")
+        else:
+            problems.add(UsageError(f"listeners: {name}: {error}"), "listeners")
+
+
+def _port_error(port: int, brokers: int) -> str | None:
+    """Why the brokers can't listen from this port on."""
+    most = 65536 - brokers
+    return f"port {port} is invalid for {brokers} brokers (expected 0 to {most})" if port > most else None
 
 
 def _check_settings(given: Mapping[str, object], options: Mapping[str, Any], problems: Problems) -> None:

@@ -58,7 +58,7 @@ shared batches are off. Without a tap it costs one check per read.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache, partial
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -176,7 +176,6 @@ class Owner(Protocol):
 
     broker: Broker
     routes: Routes
-    listeners: Sequence[Listener]
     max_request_bytes: int
     tick: int
     """Counts the looks for idle connections."""

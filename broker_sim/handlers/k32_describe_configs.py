@@ -174,9 +174,8 @@ def _check_node(broker: Broker, name: str, expected: str) -> None:
 def _identity(broker: Broker) -> dict[str, str]:
     """The settings in which brokers of one cluster differ: this broker's."""
     state = broker.state
-    ends = {state.security_protocol: (broker.host, broker.port), **broker.advertised}
-    listeners = ",".join(f"{name}://{address(host, port)}" for name, (host, port) in ends.items())
-    protocols = ",".join(f"{name}:{broker.protocol(name)}" for name in ends)
+    listeners = ",".join(f"{name}://{address(host, port)}" for name, (host, port) in broker.advertised.items())
+    protocols = ",".join(f"{name}:{broker.protocol(name)}" for name in broker.advertised)
     shown = {
         "advertised.listeners": listeners,
         "broker.id": str(broker.node_id),

@@ -22,14 +22,11 @@ class Broker:
     """One broker of the cluster, with what the layers above hang onto it."""
 
     node_id: int
-    host: str
-    port: int
-    """The advertised address of its first listener."""
+    advertised: dict[str, tuple[str, int]]
+    """Host and port by the name of the listener, its first one first."""
     state: ClusterState = dataclasses.field(repr=False)
     rack: str | None = None
     alive: bool = True
-    advertised: dict[str, tuple[str, int]] = dataclasses.field(default_factory=dict, repr=False)
-    """Host and port by the name of a further listener."""
     runtime: GroupCoordinator = dataclasses.field(init=False, repr=False)
     """The group coordinators of the cluster, attached with the server."""
     transactions: TransactionCoordinator = dataclasses.field(init=False, repr=False)
@@ -43,10 +40,19 @@ class Broker:
     fetch_sessions: FetchSessions | None = dataclasses.field(default=None, repr=False)
     """Made by the first Fetch that wants a session."""
 
+    @property
+    def host(self) -> str:
+        """The advertised host of its first listener."""
+        return next(iter(self.advertised.values()))[0]
+
+    @property
+    def port(self) -> int:
+        """The advertised port of its first listener."""
+        return next(iter(self.advertised.values()))[1]
+
     def endpoint(self, listener: str) -> tuple[int, str, int, str | None]:
         """Node id, rack, and the host and port that the listener with this name advertises (BrokerRegistration.node)."""
-        host, port = self.advertised.get(listener) or (self.host, self.port)
-        return self.node_id, host, port, self.rack
+        return self.node_id, *self.advertised[listener], self.rack
 
     def protocol(self, listener: str) -> str:
         """The security protocol of the listener with this name (listener.security.protocol.map)."""

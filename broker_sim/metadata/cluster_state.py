@@ -206,7 +206,7 @@ class ClusterState:
 
     def add_broker(self, node_id: int, host: str, port: int, rack: str | None = None) -> Broker:
         """Register a broker, by the advertised address of its first listener; leaders of topics made later are spread over it too."""
-        broker = Broker(node_id, host, port, self, rack)
+        broker = Broker(node_id, {self.security_protocol: (host, port)}, self, rack)
         self.brokers[node_id] = broker
         self._lapse()
         return broker

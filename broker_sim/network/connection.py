@@ -77,9 +77,8 @@ class Connection(asyncio.Protocol):
         "scratch",
     )
 
-    def __init__(self, owner: Owner, listener: Listener | None = None) -> None:
-        """``listener``: of ``owner``, which has accepted it; default its first."""
-        listener = owner.listeners[0] if listener is None else listener
+    def __init__(self, owner: Owner, listener: Listener) -> None:
+        """``listener``: the one of ``owner`` that has accepted it."""
         self._owner, self.broker, self.listener = owner, owner.broker, listener.name
         self.routes = owner.admission(listener)
         self.client_id: str | None = None

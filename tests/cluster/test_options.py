@@ -39,6 +39,27 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"topics": ["orders:six"]}, "topics: 'orders:six': no number of partitions after the colon"),
     ({"topics": {"orders": "six"}}, "topics: 'orders': 'six' is not a number for partitions"),
     ({"topics": {"orders": {"partitions": None}}}, "topics: 'orders': None is not a number for partitions"),
+    ({"listeners": 3}, "listeners: 3 is not a list"),
+    ({"listeners": ["localhost:29092"]}, "'localhost:29092' is not a listener, as in 'EXTERNAL://localhost:29092'"),
+    ({"listeners": ["EXTERNAL://localhost"]}, "'EXTERNAL://localhost' is not a listener"),
+    ({"listeners": ["EXTERNAL://localhost:70000"]}, "'EXTERNAL://localhost:70000' is not a listener"),
+    ({"listeners": ["EXTERNAL://a b:1"]}, "'EXTERNAL://a b:1' is not a listener"),
+    ({"listeners": [7]}, "7 is not a listener"),
+    ({"listeners": ["A://0.0.0.0:1"]}, "'A://0.0.0.0:1': clients can't connect to 0.0.0.0 (expected a host that"),
+    ({"listeners": ["A://h:1", "a://h:2"]}, "A: each listener must have a different name, and the first one's is"),
+    ({"listeners": ["PLAINTEXT://h:1"]}, "PLAINTEXT: each listener must have a different name"),
+    ({"listeners": ["CONTROLLER://h:1"]}, "CONTROLLER: each listener must have a different name"),
+    ({"listeners": ["SASL_SSL://h:1"]}, "SASL_SSL: the security protocol is PLAINTEXT (expected PLAINTEXT, or a"),
+    ({"listeners": ["A://h:65535"], "brokers": 2}, "A: port 65535 is invalid for 2 brokers"),
+    (
+        {"listeners": ["A://h:9093"], "brokers": 2, "port": 9092},
+        "A: each listener must have a different port, and PLAINTEXT has one of 9093 to 9094",
+    ),
+    (
+        {"listeners": ["A://h:9", "B://h:9"]},
+        "B: each listener must have a different port, and A has 9",
+    ),
+    ({"listener": ["A://h:1"]}, "no argument 'listener'; did you mean 'listeners'?"),
 ]
 
 

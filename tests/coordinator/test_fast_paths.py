@@ -113,7 +113,7 @@ class Side:
         self.connections: list[Connection] = []
         for _ in range(CONNECTIONS):
             self.wires.append(Wire())
-            self.connections.append(Connection(self.server))
+            self.connections.append(Connection(self.server, self.server.listeners[0]))
             self.connections[-1].connection_made(self.wires[-1])
             if routes is SlowRoutes:
                 self.connections[-1]._memo = Forgetful()

@@ -109,7 +109,7 @@ class Bench:
         self.parked: list[RequestContext] = []
 
     def connect(self) -> tuple[Connection, FakeTransport]:
-        connection, transport = Connection(self.server), FakeTransport()
+        connection, transport = Connection(self.server, self.server.listeners[0]), FakeTransport()
         transport.connection = connection
         connection.connection_made(transport)
         return connection, transport

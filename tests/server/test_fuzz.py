@@ -47,7 +47,8 @@ class Target:
         self.neighbour = self.connect()
 
     def connect(self) -> tuple[Connection, FakeTransport]:
-        connection, transport = Connection(self.cluster.servers[0]), FakeTransport()
+        server = self.cluster.servers[0]
+        connection, transport = Connection(server, server.listeners[0]), FakeTransport()
         transport.connection = connection
         connection.connection_made(transport)
         return connection, transport

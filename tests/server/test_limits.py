@@ -147,7 +147,7 @@ async def test_negative_idle_time_keeps_connections_for_ever() -> None:
 
 async def test_a_connection_costs_little() -> None:
     bench = Bench()
-    connection = Connection(bench.server)
+    connection = Connection(bench.server, bench.server.listeners[0])
     assert not hasattr(connection, "__dict__")
     assert connection._replies.pending is None
     parts = [connection, connection._waiting, connection._replies, connection._replies.out]
@@ -236,7 +236,7 @@ async def test_a_connection_that_was_accepted_before_the_port_was_closed_goes_wi
     async with Cluster() as kafka:
         server = kafka.servers[0]
         await server.stop()
-        connection, transport = Connection(server), FakeTransport()
+        connection, transport = Connection(server, server.listeners[0]), FakeTransport()
         transport.connection = connection
         connection.connection_made(transport)
         assert transport.aborted
