@@ -30,6 +30,7 @@ examples:
   python -m benchmarks --quick               one run of 1 s each: a look, not a measurement
   python -m benchmarks --only heartbeat --only commit
   python -m benchmarks --only rebalance --runs 5 --json results.json
+  python -m benchmarks --only start --runs 15 --python installed/bin/python
 """
 
 _SCALE = ("start", "memory", "flat", "loading", "hostile", "seam", "simulation", "pipeline", "mutants")
@@ -49,7 +50,7 @@ def main() -> int:
     except Unavailable as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 2
-    ours = [simulator(uvloop=name == "uvloop") for name in arguments.loops]
+    ours = [simulator(uvloop=name == "uvloop", python=arguments.python) for name in arguments.loops]
     out: dict[str, Any] = {"rows": [], "figures": []}
     missed = _rows(arguments, ours, out) + _figures(arguments, ours, out)
     if arguments.json is not None:
@@ -76,6 +77,13 @@ def _arguments() -> argparse.Namespace:
         dest="loops",
         choices=("asyncio", "uvloop"),
         help="event loop to measure the simulator on; repeatable (default: both, where uvloop is installed)",
+    )
+    parser.add_argument(
+        "--python",
+        default=sys.executable,
+        metavar="FILE",
+        help="interpreter that runs the simulator for start and memory: an environment in which broker-sim is installed as users "
+        "install it loads less than a checkout's (default: this one)",
     )
     parser.add_argument("--no-kafka", action="store_true", help="leave Apache Kafka out (no JVM)")
     parser.add_argument("--json", metavar="FILE", help="write every run's figures")
@@ -132,7 +140,7 @@ def _measured(arguments: argparse.Namespace, ours: list[System]) -> Iterator[Fig
     for system in ours:
         if _wanted(arguments, "start"):
             _say(f"{system.name}: start-up")
-            yield from start_up(system, arguments.runs)
+            yield from start_up(system, arguments.runs, arguments.python)
         if _wanted(arguments, "memory"):
             _say(f"{system.name}: memory")
             yield from memory(system)

@@ -28,7 +28,6 @@ import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from broker_sim.api.cluster_options import ARGUMENTS, WILDCARDS, AdvertisedListener, Topics, read_options, topics_of
@@ -50,6 +49,7 @@ from broker_sim.storage.files import FILES
 
 if TYPE_CHECKING:
     import socket
+    from pathlib import Path
 
     from broker_sim.api.blocked_loop import BlockedLoop
     from broker_sim.api.handles import (
@@ -141,7 +141,7 @@ class Cluster:
         self._further: list[AdvertisedListener] = given.get("listeners", [])
         first_ports = [port, *(listener.port for listener in self._further)]
         self._ports = [[first + number if first else 0 for first in first_ports] for number in range(brokers)]
-        self._data_dir = None if data_dir is None else Path(data_dir)
+        self._data_dir: Path | None = given.get("data_dir")
         self._sync: bool = given["sync"]
         self._clock: Clock | str | None = given.get("clock")
         self._stopped_ms = 0

@@ -13,8 +13,8 @@ import os
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence, Sized
-from dataclasses import dataclass, field
-from typing import Annotated, Any, NamedTuple, TypedDict, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict, cast
 
 from broker_sim.common.clock import Clock, clock_of
 from broker_sim.common.text import UsageError
@@ -35,6 +35,9 @@ from broker_sim.fields.kinds import (
     refusal,
 )
 from broker_sim.fields.problems import Problems
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = [
     "ARGUMENTS",
@@ -60,13 +63,12 @@ Topics = Mapping[str, int | Mapping[str, object]] | Sequence[str]
 _TOPICS = "a list or a map of topics, as in ['orders', 'payments:6'] or {'orders': 6}"
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(NamedTuple):
     """A topic that is to be there. Where ``partitions`` or ``replication_factor`` is -1 the broker's default is meant."""
 
     partitions: int = 1
     replication_factor: int = -1
-    configs: dict[str, str] = field(default_factory=dict)
+    configs: Mapping[str, str] = MappingProxyType({})
 
 
 def topics_of(topics: object) -> dict[str, NewTopic]:
@@ -116,14 +118,15 @@ def _count(topic: str, what: str, value: object) -> int:
 _COUNTS = ("partitions", "replication_factor")
 
 
-@dataclass(frozen=True)
 class TopicsKind(FieldKind[dict[str, Any]]):
     """Topics as `topics_of` takes them; of a text those between commas (``orders:6,payments``), or what JSON makes of it. ``limit``:
     how many there may be."""
 
-    limit: int | None = MAX_ITEMS
     meant = "a map of names to values"
     metavar = "K:V,..."
+
+    def __init__(self, limit: int | None = MAX_ITEMS) -> None:
+        self.limit = limit
 
     def read(self, value: object, what: str = "") -> dict[str, Any]:
         """Names to partitions, or to a map with settings."""
@@ -195,13 +198,15 @@ class _AnyClock(FieldKind[Clock | str]):
         return cast(Clock, value) if hasattr(value, "call_at_ms") else ClockName().read(value, what)
 
 
-class _Directory(FieldKind["str | os.PathLike[str]"]):
+class _Directory(FieldKind["Path"]):
     meant = "a directory, as in 'kafka-data'"
 
-    def read(self, value: object, what: str = "") -> str | os.PathLike[str]:
+    def read(self, value: object, what: str = "") -> Path:
+        from pathlib import Path
+
         if not isinstance(value, str | os.PathLike):
             raise refusal(what, value, self.meant)
-        return value
+        return Path(value)
 
 
 class _FlagOrDirectory(FieldKind["bool | str | os.PathLike[str]"]):

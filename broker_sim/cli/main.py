@@ -171,23 +171,18 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         description="A Kafka broker simulator: real clients of any language use it as they use Kafka.",
         epilog="examples:\n  broker-sim serve --port 9092 --topic orders:6\n  broker-sim where billing --partitions 50\n"
         "  broker-sim state 'offsets(billing)' stuck --for 40s\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"broker-sim {_version()}")
     commands = parser.add_subparsers(
         dest="command", metavar="COMMAND", title="commands", description=_grouped(), parser_class=Parser
     )
     asked = next((word for word in words if not word.startswith("-")), None)
-    for name, (add, _) in _HERE.items():
-        if asked == name:
-            add(commands)
-        else:
-            commands.add_parser(name, add_help=False)
-    for name, (module, _) in ELSEWHERE.items():
-        if asked == name:
-            importlib.import_module(module).register(commands, name)
-        else:
-            commands.add_parser(name, add_help=False)
+    if asked in _HERE:
+        _HERE[asked][0](commands)
+    elif asked in ELSEWHERE:
+        importlib.import_module(ELSEWHERE[asked][0]).register(commands, asked)
+    other, *others = (name for name in (*_HERE, *ELSEWHERE) if name != asked)
+    commands.add_parser(other, aliases=others, add_help=False)  # known, so that an unknown one's error lists them
     return parser
 
 
@@ -449,7 +444,6 @@ def _serve(arguments: argparse.Namespace) -> int:
     import logging
 
     from broker_sim.api.cluster import Cluster, ClusterError
-    from broker_sim.common.process_memory import keep_freed
 
     class Visible(logging.Formatter):
         """Nothing that a client chose does something to a terminal."""
@@ -461,7 +455,6 @@ def _serve(arguments: argparse.Namespace) -> int:
     handler.setFormatter(Visible("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=arguments.log_level.upper(), handlers=[handler])
     _allow_many_connections()
-    keep_freed()
     try:
         cluster = Cluster(
             arguments.brokers,
@@ -538,7 +531,6 @@ async def _serve_until_signal(
     import signal
     import threading
 
-    from broker_sim.common.process_memory import collect_rarely, give_back_now_and_then
     from broker_sim.config.settings import has_tls
     from broker_sim.handlers import load_handlers
 
@@ -548,7 +540,8 @@ async def _serve_until_signal(
         loop.add_signal_handler(number, stop.set)
     if until_eof:
         threading.Thread(target=_at_eof, args=(loop, stop), daemon=True, name="stdin").start()
-    async with cluster:
+    await cluster.start()  # `async with` watches for users' code that blocks the loop; on this loop there is none
+    try:
         if import_files:
             _import(cluster, import_files)
         if control is not None:
@@ -560,6 +553,9 @@ async def _serve_until_signal(
             print(f"{TLS}{cluster.security.ca_file}", flush=True)
         if control is not None:
             print(f"{CONTROL}{control.url}", flush=True)
+        from broker_sim.common.process_memory import collect_rarely, give_back_now_and_then, keep_freed
+
+        keep_freed()
         loop.call_soon(lambda: cluster.runtime)  # made now, while the client starts, rather than in its first request
         _load_handlers(loop, load_handlers(), collect_rarely)
         give_back_now_and_then(loop, lambda: cluster.state.slices.busy)
@@ -568,6 +564,8 @@ async def _serve_until_signal(
         finally:
             if control is not None:
                 await control.stop()
+    finally:
+        await cluster.stop()
 
 
 def _load_handlers(loop: asyncio.AbstractEventLoop, modules: Iterator[str], then: Callable[[], None]) -> None:

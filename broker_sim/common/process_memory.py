@@ -29,7 +29,7 @@ _MMAP_BYTES = (
 
 
 def keep_freed() -> bool:
-    """For a process of our own, as early as can be; False where the C library is not glibc (then nothing is done)."""
+    """For a process of our own, before its first request; False where the C library is not glibc (then nothing is done)."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):

@@ -15,8 +15,6 @@ Rules:
 from __future__ import annotations
 
 import builtins
-import dataclasses
-import decimal
 import enum
 import functools
 import math
@@ -79,8 +77,7 @@ _THROTTLED = re.compile(r"([0-9]+:[0-9]+)?")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """One setting of one release; `synonym` is the broker's setting behind a topic's."""
 
     name: str
@@ -183,10 +180,9 @@ def _java_double(value: float) -> str:
         return repr(value)
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else f"{'-' * (value < 0)}Infinity"
-    exact = decimal.Decimal(repr(value)).normalize()
-    sign, digits, _ = exact.as_tuple()
-    mantissa = "".join(map(str, digits))
-    return f"{'-' * sign}{mantissa[0]}.{mantissa[1:] or '0'}E{exact.adjusted()}"
+    digits = repr(abs(value)).partition("e")[0].replace(".", "").strip("0")
+    mantissa, _, exponent = f"{value:.{max(len(digits) - 1, 1)}e}".partition("e")
+    return f"{mantissa}E{int(exponent)}"
 
 
 def parse_release(as_version: str) -> tuple[int, int]:
@@ -239,7 +235,7 @@ def broker_settings(release: tuple[int, int]) -> Mapping[str, Setting]:
     if "inter.broker.protocol.version" in settings:
         shown = "{}.{}-IV0".format(*release)
         name = "inter.broker.protocol.version"
-        settings[name] = dataclasses.replace(settings[name], default=shown)
+        settings[name] = settings[name]._replace(default=shown)
     return settings
 
 

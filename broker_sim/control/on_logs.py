@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError, expected
@@ -159,7 +158,7 @@ async def get_log(cluster: Cluster, given: dict[str, Any]) -> Any:
     "log.fill",
     "POST /logs/{log}/records",
     LOG_NAME,
-    replace(RECORDS, doc="how many", example=100),
+    RECORDS._replace(doc="how many", example=100),
     VALUE_BYTES,
     answer=LOG,
     examine=examine_fill,

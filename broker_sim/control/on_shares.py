@@ -22,9 +22,9 @@ PARTITION = Field("partition", Count(0), "the partition, from 0", example=0)
 MEMBER = Field("member", Text(), "its member id or client id")
 OFFSET = Field("offset", Count(0), "the record's offset", example=5)
 _OF = (
-    dataclasses.replace(TOPIC, required=True),
-    dataclasses.replace(PARTITION, required=True),
-    dataclasses.replace(OFFSET, required=True),
+    TOPIC._replace(required=True),
+    PARTITION._replace(required=True),
+    OFFSET._replace(required=True),
 )
 
 

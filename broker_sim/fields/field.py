@@ -13,8 +13,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 from broker_sim.common.text import UsageError, unknown
 from broker_sim.fields.kinds import FieldKind
@@ -23,8 +22,7 @@ from broker_sim.fields.problems import Problems
 __all__ = ["Field", "about", "fields_of", "read"]
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """``doc``: what it is for, without a full stop. ``default``: what it is where it isn't given. ``example``: for documents."""
 
     name: str
@@ -53,7 +51,7 @@ def fields_of(keys: type) -> dict[str, Field]:
     fields: dict[str, Field] = {}
     for name, hint in get_type_hints(keys, include_extras=True).items():
         (annotation,) = (entry for entry in getattr(hint, "__metadata__", ()) if isinstance(entry, Field))
-        fields[name] = replace(annotation, name=name)
+        fields[name] = annotation._replace(name=name)
     return fields
 
 

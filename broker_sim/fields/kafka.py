@@ -42,11 +42,11 @@ ERROR_CODE = {
 """What the schema of an `ErrorCode` refers to."""
 
 
-@dataclass(frozen=True)
 class ErrorCode(FieldKind[Err]):
     """An error by Kafka's name in any case, by its code, or as `Err`. ``none``: whether NONE may be meant."""
 
-    none: bool = False
+    def __init__(self, none: bool = False) -> None:
+        self.none = none
 
     def read(self, value: object, what: str = "") -> Err:
         code = number_of(value)
@@ -79,12 +79,12 @@ TRANSACTION_STATE = Choice(
 """The state of a transactional id, by the names of DescribeTransactions; Dead where there is none."""
 
 
-@dataclass(frozen=True)
 class ApiName(FieldKind[str]):
     """One API by Kafka's name in any case, with or without underscores, as Kafka writes it. A pattern, in which ``*`` matches any
     characters, is returned unchanged."""
 
-    pattern: bool = True
+    def __init__(self, pattern: bool = True) -> None:
+        self.pattern = pattern
 
     def read(self, value: object, what: str = "") -> str:
         word = Text().read(value, what).strip()
@@ -99,7 +99,6 @@ class ApiName(FieldKind[str]):
         return Text().schema()
 
 
-@dataclass(frozen=True)
 class ApiNames(FieldKind["str | list[str]"]):
     """An API, or several: a list, or a text with commas."""
 
@@ -120,7 +119,6 @@ class ApiNames(FieldKind["str | list[str]"]):
         return {"anyOf": [name_schema, {"type": "array", "items": name_schema, "minItems": 1}]}
 
 
-@dataclass(frozen=True)
 class VersionRange(FieldKind["int | str"]):
     """A version of an API, or a range of them: ``8``, ``"2-4"``."""
 
@@ -146,7 +144,6 @@ class VersionRange(FieldKind["int | str"]):
         return {"type": ["string", "integer"]}
 
 
-@dataclass(frozen=True)
 class LogName(FieldKind[str]):
     """A log partition: ``orders-0``, ``__consumer_offsets-12``, or ``offsets(GROUP)`` for the one that a group lives in, and
     ``transactions(ID)`` for that of a transactional id."""

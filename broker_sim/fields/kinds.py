@@ -19,7 +19,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sized
-from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from broker_sim.common.text import LONGEST_MS, UsageError, duration_ms, duration_text, unknown
@@ -74,7 +73,8 @@ def refusal(what: str, value: object, meant: str) -> UsageError:
 
 
 class FieldKind(Generic[T]):
-    """A kind of values. ``meant`` is what one is called in errors, ``metavar`` in a command's help."""
+    """A kind of values. ``meant`` is what one is called in errors, ``metavar`` in a command's help. Kinds with the same arguments are
+    equal. (Not dataclasses: every start loads a dozen kinds, and a frozen dataclass takes half a millisecond to make.)"""
 
     meant: str
     metavar: str = ""
@@ -89,6 +89,15 @@ class FieldKind(Generic[T]):
 
     def __call__(self, value: object) -> T:
         return self.read(value)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
 
 def number_of(value: object) -> int | float | None:
@@ -111,7 +120,6 @@ def _limits(least: float | None, most: float | None) -> dict[str, float]:
     return {name: bound for name, bound in (("minimum", least), ("maximum", most)) if bound is not None}
 
 
-@dataclass(frozen=True)
 class Flag(FieldKind[bool]):
     """A boolean: true, yes, on, 1 or false, no, off, 0 in any case."""
 
@@ -127,13 +135,13 @@ class Flag(FieldKind[bool]):
         return {"type": "boolean"}
 
 
-@dataclass(frozen=True)
 class Count(FieldKind[int]):
     """A whole number, from ``least`` to ``most``."""
 
-    least: int | None = None
-    most: int | None = None
     metavar = "N"
+
+    def __init__(self, least: int | None = None, most: int | None = None) -> None:
+        self.least, self.most = least, most
 
     @property
     def meant(self) -> str:  # type: ignore[override]
@@ -152,13 +160,13 @@ class Count(FieldKind[int]):
         return {"type": "integer", **_limits(self.least, self.most)}
 
 
-@dataclass(frozen=True)
 class Number(FieldKind[float]):
     """Any number, from ``least`` to ``most``."""
 
-    least: float | None = None
-    most: float | None = None
     metavar = "X"
+
+    def __init__(self, least: float | None = None, most: float | None = None) -> None:
+        self.least, self.most = least, most
 
     @property
     def meant(self) -> str:  # type: ignore[override]
@@ -184,13 +192,13 @@ DURATION = {
 """What the schema of a `Duration` refers to."""
 
 
-@dataclass(frozen=True)
 class Duration(FieldKind[float]):
     """A time in seconds, in whole ms: ``"40s"``, ``"500ms"``, ``"1m30s"``, or a number of seconds. ``least``, ``most``: seconds."""
 
-    least: float = 0.0
-    most: float | None = None
     metavar = "TIME"
+
+    def __init__(self, least: float = 0.0, most: float | None = None) -> None:
+        self.least, self.most = least, most
 
     @property
     def meant(self) -> str:  # type: ignore[override]
@@ -212,12 +220,13 @@ class Duration(FieldKind[float]):
         return {"$ref": "#/components/schemas/Duration"}
 
 
-@dataclass(frozen=True)
 class Text(FieldKind[str]):
     """A text of ``least`` to ``MAX_TEXT`` characters."""
 
-    least: int = 1
     meant = "a text"
+
+    def __init__(self, least: int = 1) -> None:
+        self.least = least
 
     def read(self, value: object, what: str = "") -> str:
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -234,14 +243,17 @@ class Text(FieldKind[str]):
         return {"type": "string", "maxLength": MAX_TEXT}
 
 
-@dataclass(frozen=True)
 class Choice(FieldKind[str]):
     """One of the names that ``known`` gives, in any case. ``label``: what one is called in errors, where not by the field's name.
     ``present``: turns a former name, which is accepted with a warning, into the present one, and returns other names unchanged."""
 
-    known: Callable[[], Iterable[str]] | Iterable[str]
-    label: str = ""
-    present: Callable[[str], str] | None = None
+    def __init__(
+        self,
+        known: Callable[[], Iterable[str]] | Iterable[str],
+        label: str = "",
+        present: Callable[[str], str] | None = None,
+    ) -> None:
+        self.known, self.label, self.present = known, label, present
 
     def names(self) -> list[str]:
         """What may be chosen; ``known`` may be a function, so that what it needs is imported late."""
@@ -260,7 +272,6 @@ class Choice(FieldKind[str]):
         return {"type": "string", "maxLength": MAX_TEXT, "enum": self.names()}
 
 
-@dataclass(frozen=True)
 class NameOrNumber(FieldKind[int | str]):
     """A text; where it spells a whole number it is that number."""
 
@@ -278,7 +289,6 @@ class NameOrNumber(FieldKind[int | str]):
         return {"type": ["string", "integer"]}
 
 
-@dataclass(frozen=True)
 class SettingValue(FieldKind[str]):
     """The value of one of Kafka's settings as Kafka writes it: true is "true", a list has commas."""
 
@@ -297,13 +307,14 @@ class SettingValue(FieldKind[str]):
         return {"type": ["string", "number", "boolean"]}
 
 
-@dataclass(frozen=True)
 class ListOf(FieldKind[list[T]]):
     """A list; of a text its parts between commas."""
 
-    item: FieldKind[T]
     meant = "a list"
     metavar = "A,B"
+
+    def __init__(self, item: FieldKind[T]) -> None:
+        self.item = item
 
     def read(self, value: object, what: str = "") -> list[T]:
         if isinstance(value, str):
@@ -324,13 +335,14 @@ class ListOf(FieldKind[list[T]]):
         return {"type": "array", "items": self.item.schema(), "maxItems": MAX_ITEMS}
 
 
-@dataclass(frozen=True)
 class MapOf(FieldKind[dict[str, T]]):
     """A map of names to values; of a text what JSON makes of it, or ``a=1,b=2``, ``a:1,b:2``."""
 
-    value: FieldKind[T]
     meant = "a map of names to values"
     metavar = "K:V,..."
+
+    def __init__(self, value: FieldKind[T]) -> None:
+        self.value = value
 
     def read(self, value: object, what: str = "") -> dict[str, T]:
         given = _map_of(value) if isinstance(value, str) else value
@@ -349,7 +361,6 @@ class MapOf(FieldKind[dict[str, T]]):
         return {"type": "object", "additionalProperties": self.value.schema(), "maxProperties": MAX_ITEMS}
 
 
-@dataclass(frozen=True)
 class OneOrMore(FieldKind["str | list[str]"]):
     """A text, or a list of texts."""
 
@@ -382,12 +393,10 @@ def _few(entries: Sized, what: str) -> None:
         raise error_about(what, f"{len(entries)} entries are too many, at most {MAX_ITEMS}")
 
 
-@dataclass(frozen=True)
 class Objects(FieldKind[list[dict[str, Any]]]):
     """A list of objects, whose fields the caller reads."""
 
     meant = "a list of objects"
-    metavar: str = field(default="", init=False)
 
     def read(self, value: object, what: str = "") -> list[dict[str, Any]]:
         if not isinstance(value, list | tuple) or not all(isinstance(item, Mapping) for item in value):

@@ -20,8 +20,7 @@ import logging
 import random
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from broker_sim.common.buggify import Buggify
 from broker_sim.common.clock import Clock
@@ -50,10 +49,12 @@ from broker_sim.metadata.topics import (
     spread_replicas,
 )
 from broker_sim.storage import PartitionLog, StorageError
-from broker_sim.storage.cleaner import has_uncleaned_segments
 from broker_sim.storage.files import FILES, Files
 from kafka_wire.errors import Err
 from kafka_wire.uuids import uuid_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["OFFSETS_TOPIC", "Broker", "ClusterState", "KafkaError", "Partition", "Topic"]
 
@@ -569,8 +570,7 @@ class ClusterState:
         everywhere = None if self.config.dynamic_broker else log_config(self.config, topic)
         for partition in topic.partitions:
             partition.log.config = everywhere or log_config(self.config, topic, partition.leader)
-        if any(has_uncleaned_segments(partition.log) for partition in topic.partitions):
-            self.maintenance.wake_cleaner()
+        self.maintenance.configured(topic.partitions)
 
     def _settings_changed(self) -> None:
         for topic in self.topics.values():

@@ -16,12 +16,11 @@ ProducerStateManager.loadFromSnapshot (core, storage).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from broker_sim.common.slices import Job, Pace, Slices, ended
 from broker_sim.storage import StorageError
-from broker_sim.storage.cleaner import PIECE, has_uncleaned_segments
 
 if TYPE_CHECKING:
     from broker_sim.common.clock import Timer
@@ -31,8 +30,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("broker_sim.cluster")
 
+_PIECE = 16_384
+"""What a round does before requests are handled, in records to be compacted."""
+
 _LOG_COST = 128
-"""What a look at a log costs beside its compaction, in the records that `cleaner.PIECE` counts."""
+"""What a look at a log costs beside its compaction, in the same unit."""
 
 _INITIAL_DELAY_MS = 30_000
 """Before 3.8, where log.initial.task.delay.ms is a constant."""
@@ -56,7 +58,7 @@ class LogMaintenance:
         name = "log.initial.task.delay.ms"
         delay_ms = config.int(name) if name in config.settings else _INITIAL_DELAY_MS
         self._retention_timer = clock.call_at_ms(self._began_ms + delay_ms, self._look_at_retention)
-        if self._has_uncleaned():
+        if _may_be_compacted(self._state.partitions()):
             self._look_for_dirt()
         for partition in self._state.partitions():
             known = partition.log.producers
@@ -108,11 +110,13 @@ class LogMaintenance:
     def _look_for_dirt(self) -> None:
         self._cleaner_timer = None
         _guarded(self.clean, self._state.clock.now_ms())
-        if self._has_uncleaned():
+        if _may_be_compacted(self._state.partitions()):
             self.wake_cleaner()
 
-    def _has_uncleaned(self) -> bool:
-        return any(has_uncleaned_segments(partition.log) for partition in self._state.partitions())
+    def configured(self, partitions: Iterable[Partition]) -> None:
+        """Settings of these logs have changed: what may be compacted now is looked at."""
+        if _may_be_compacted(partitions):
+            self.wake_cleaner()
 
     def watch(self, log: PartitionLog, opened_ms: int) -> None:
         """Maintain a log, new or reopened."""
@@ -132,7 +136,7 @@ class LogMaintenance:
 
     def _round(self, job_of: Callable[[Partition, Pace], Job | None]) -> Job:
         self._state.disk.catch_up()
-        pace = Pace(PIECE)
+        pace = Pace(_PIECE)
         for partition in list(self._state.partitions()):
             if pace.full(_LOG_COST):
                 yield
@@ -167,6 +171,16 @@ class _ProducerLooks:
         self._log.producers.expire(self._state.clock.now_ms(), self._log.config.producer_id_expiration_ms)
         if self._log.producers.entries:
             self.arm()
+
+
+def _may_be_compacted(partitions: Iterable[Partition]) -> bool:
+    """Whether one of the logs has a segment that no pass has seen, be it enough for a pass or not."""
+    return any(_has_uncleaned_segments(partition.log) for partition in partitions)
+
+
+def _has_uncleaned_segments(log: PartitionLog) -> bool:
+    clean_end_offset = max(log.clean_end_offset, log.log_start_offset)
+    return log.config.compacts and not log.uncleanable and clean_end_offset < log.segments[-1].base_offset
 
 
 def _retain(partition: Partition, now_ms: int) -> None:

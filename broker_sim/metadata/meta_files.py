@@ -19,13 +19,15 @@ import contextlib
 import json
 import logging
 import re
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker_sim.storage.checkpoints import CLEANER_FILE, LEADER_EPOCH_FILE, LOG_START_FILE
 from broker_sim.storage.checkpoints import PARTITION_FILE as PARTITION_FILE
 from broker_sim.storage.files import FILES, Closable, Files
 from kafka_wire.uuids import uuid_bytes, uuid_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 log = logging.getLogger("broker_sim.metadata")
 
@@ -39,8 +41,8 @@ FORMAT = 1
 LOCK_FILE = ".lock"
 """Kafka's name for the file that is locked while a broker uses a log directory."""
 
-_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<index>0|[1-9][0-9]{0,9})")
-_OF_A_NEW_LOG = re.compile(
+_DIRECTORY = r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<index>0|[1-9][0-9]{0,9})"
+_OF_A_NEW_LOG = (
     rf"[0-9]{{20}}\.(log|index|timeindex|snapshot)|({re.escape(PARTITION_FILE)}|{re.escape(LEADER_EPOCH_FILE)})(\.tmp)?"
 )
 
@@ -160,13 +162,13 @@ def read_partition_id(directory: Path, files: Files = FILES) -> bytes | None:
 def is_log(directory: Path, files: Files = FILES) -> bool:
     """Whether a directory that is named as a partition's has anything that a log has, or nothing at all."""
     names = files.names(directory)
-    return not names or any(_OF_A_NEW_LOG.fullmatch(name) for name in names)
+    return not names or any(re.fullmatch(_OF_A_NEW_LOG, name) for name in names)
 
 
 def holds_records(directory: Path, files: Files = FILES) -> bool:
     """Whether a partition's directory has records, or a file that a new log has not: it must not be removed."""
     for name in files.names(directory):
-        if _OF_A_NEW_LOG.fullmatch(name) is None or files.is_dir(directory / name):
+        if re.fullmatch(_OF_A_NEW_LOG, name) is None or files.is_dir(directory / name):
             return True
         if name.endswith(".log"):
             fd = files.open(directory / name)
@@ -184,7 +186,7 @@ def refuse_links(directory: Path, files: Files = FILES) -> None:
     """
     ours = (STATE_FILE, PROPERTIES_FILE, LOG_START_FILE, CLEANER_FILE)
     for name in files.odd_names(directory):
-        if name.removesuffix(".tmp") in ours or _DIRECTORY.fullmatch(name):
+        if name.removesuffix(".tmp") in ours or re.fullmatch(_DIRECTORY, name):
             raise StoreError(f"{directory / name} {_ODD}")
     for logs in find_partitions(directory, files).values():
         for path in logs.values():
@@ -196,7 +198,7 @@ def find_partitions(directory: Path, files: Files = FILES) -> dict[str, dict[int
     """Topic -> partition -> directory of every partition's log in a data directory, in the order of their names."""
     logs: dict[str, dict[int, Path]] = {}
     for directory_name in files.names(directory):
-        name, path = _DIRECTORY.fullmatch(directory_name), directory / directory_name
+        name, path = re.fullmatch(_DIRECTORY, directory_name), directory / directory_name
         if name is not None and files.is_dir(path) and not directory_name.startswith("__cluster_metadata-"):
             logs.setdefault(name["topic"], {})[int(name["index"])] = path
     return logs

@@ -16,14 +16,12 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_sim.common.clock import Clock
 from broker_sim.config.settings import BrokerConfig, ConfigError
 from broker_sim.metadata import meta_files
 from broker_sim.metadata.entity_configs import Entity
-from broker_sim.metadata.saved_state import SavedState, parse_state
 from broker_sim.metadata.topics import INTERNAL_TOPICS, OFFSETS_TOPIC, KafkaError, Partition, Topic, log_config
 from broker_sim.storage import LogConfig, PartitionLog, StorageError
 from broker_sim.storage.files import Files
@@ -32,8 +30,11 @@ from kafka_wire.errors import Err
 from kafka_wire.uuids import uuid_text
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from broker_sim.metadata.kraft_metadata import KnownTopic
     from broker_sim.metadata.log_maintenance import LogMaintenance
+    from broker_sim.metadata.saved_state import SavedState
 
 log = logging.getLogger("broker_sim.metadata")
 
@@ -278,6 +279,8 @@ class Persistence:
         """
         if self.data_dir is None:
             return
+        from broker_sim.metadata.saved_state import SavedState, parse_state
+
         self.files.make_dir(self.data_dir, sync=True)
         meta_files.refuse_links(self.data_dir, self.files)
         self._written = meta_files.read_bytes(self.data_dir, self.files)

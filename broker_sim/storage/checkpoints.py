@@ -9,9 +9,12 @@ Source: CheckpointFile, LeaderEpochCheckpointFile, OffsetCheckpointFile.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from broker_sim.storage.files import FILES, Files
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 LOG_START_FILE = "log-start-offset-checkpoint"

@@ -46,15 +46,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PIECE = 16_384
-"""What a pass does before others are served, as `_cost` counts it; what one batch holds comes in pieces of its own."""
-
-
-def has_uncleaned_segments(log: PartitionLog) -> bool:
-    """Whether there is something behind the last pass that the next one may touch, be it enough for one or not."""
-    clean_end_offset = max(log.clean_end_offset, log.log_start_offset)
-    return log.config.compacts and not log.uncleanable and clean_end_offset < log.segments[-1].base_offset
-
 
 @dataclass
 class _CleaningPass:

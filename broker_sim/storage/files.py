@@ -10,9 +10,10 @@ import contextlib
 import fcntl
 import os
 import resource
-import shutil
-from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Closable(Protocol):
@@ -126,6 +127,8 @@ class Files:
 
     def space(self, path: Path) -> tuple[int, int]:
         """Bytes that the file system of `path` has in all, and those that are free."""
+        import shutil
+
         total, _, free = shutil.disk_usage(path)
         return total, free
 
@@ -144,6 +147,8 @@ class Files:
 
     def remove_dir(self, path: Path, *, last: str = "") -> None:
         """A directory goes with all that is in it, the file `last` behind the others."""
+        import shutil
+
         for name in sorted(self.names(path), key=lambda name: name == last):
             try:
                 self.remove(path / name)

@@ -15,9 +15,12 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from broker_sim.storage.files import Files
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12

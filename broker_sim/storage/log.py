@@ -14,11 +14,10 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from broker_sim.common.slices import Pace, at_once
 from broker_sim.storage import by_time, checkpoints, recovery, retention
-from broker_sim.storage.cleaner import Pass
 from broker_sim.storage.epochs import EpochCache
 from broker_sim.storage.errors import (
     FAILURES,
@@ -51,6 +50,9 @@ from kafka_wire.record_batch import (
     stamp_create_time,
     stamp_max_timestamp,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["AppendInfo", "LogBatch", "Origin", "PartitionLog", "TimestampOffset"]
 logger = logging.getLogger(__name__)
@@ -394,10 +396,8 @@ class PartitionLog:
         return at_once(self.finding_timestamp(timestamp, self.log_start_offset if start is None else start))
 
     def max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the log's largest timestamp (KIP-734), be it before the start; None in an empty log.
-
-        Before 3.8 not always the first (`by_time.latest`). Raises CorruptLog, KafkaStorageError.
-        """
+        """The first record with the log's largest timestamp (KIP-734), be it before the start; before 3.8 not always the first
+        (`by_time.latest`). None in an empty log. Raises CorruptLog, KafkaStorageError."""
         return at_once(self.finding_max_timestamp())
 
     def finding_timestamp(self, timestamp: int, start: int) -> Generator[None, None, TimestampOffset | None]:
@@ -536,16 +536,16 @@ class PartitionLog:
             self.ended.forget_before(self._bases[0])
 
     def compact(self, now_ms: int, *, high_watermark: int | None = None, force: bool = False) -> bool:
-        """Keep the last record of every key (cleanup.policy with `compact`), if enough of the log is dirty or `force`.
-
-        Whether anything was rewritten. Raises KafkaStorageError; the log is as it was then.
-        """
+        """Keep the last record of every key (cleanup.policy with `compact`), if enough of the log is dirty or `force`. Returns whether
+        anything was rewritten. Raises KafkaStorageError; the log is as it was then."""
         return at_once(self.compacting(now_ms, Pace(1), high_watermark=high_watermark, force=force))
 
     def compacting(
         self, now_ms: int, pace: Pace, *, high_watermark: int | None = None, force: bool = False
     ) -> Generator[None, None, bool]:
-        """`compact` in pieces of `cleaner.PIECE`: yields after each. It ends without a result where segments go away meanwhile."""
+        """`compact` in pieces of `pace`: yields after each. It ends without a result where segments go away meanwhile."""
+        from broker_sim.storage.cleaner import Pass
+
         self._stop_compaction()
         cleaning = Pass(self, now_ms, high_watermark, force, pace)
         self._stop_compaction = cleaning.stop

@@ -13,11 +13,13 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from broker_sim.storage.files import Files
 from kafka_wire.record_batch import CorruptRecord
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["DiskSlice", "MemorySlice", "RecordSlice", "whole"]
 

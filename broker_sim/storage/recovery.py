@@ -24,7 +24,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from broker_sim.storage import checkpoints
 from broker_sim.storage.epochs import EpochCache
@@ -35,6 +35,9 @@ from broker_sim.storage.segment import MAX_RELATIVE_OFFSET, READ_BYTES, DiskSegm
 from broker_sim.storage.transactions import AbortedTransaction, decode_entries
 from kafka_wire.end_markers import end_marker
 from kafka_wire.record_batch import HEADER_BYTES, RecordBatchError, check_crc, parse_header
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 logger = logging.getLogger(__name__)
 

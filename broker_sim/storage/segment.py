@@ -15,8 +15,7 @@ import contextlib
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from broker_sim.storage.files import FILES, Files
 from broker_sim.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex, save_index
@@ -33,6 +32,9 @@ from kafka_wire.record_batch import (
     check_crc,
     parse_header,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Mark = tuple[int, int, int]
 """What a segment has to know of an appended batch: (bytes, last offset, max timestamp)."""

@@ -25,8 +25,8 @@ _RUN = 8
 _COLUMN_OFFSETS = 8192
 """Offset deltas below this have one or two bytes, and a place in the tables of what their columns should be."""
 _ONE_BYTE = bytes(2 * n for n in range(64))
-_LOW = bytes(2 * n & 0x7F | 0x80 for n in range(_COLUMN_OFFSETS))
-_HIGH = bytes(n >> 6 for n in range(_COLUMN_OFFSETS))
+_LOW = bytes(range(0x80, 0x100, 2)) * (_COLUMN_OFFSETS // 64)
+_HIGH = b"".join(bytes((n,)) * 64 for n in range(_COLUMN_OFFSETS // 64))
 _MOST_BYTES = 2147483639
 """The default of max.decompressed.message.bytes: the longest array of a JVM."""
 HEADERS_AT_ONCE = 2048

@@ -34,8 +34,7 @@ _NO_VERSION = 32767
 T = TypeVar("T")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Versions:
+class Versions(NamedTuple):
     """An inclusive range of versions; ``low > high`` is the empty range."""
 
     low: int
@@ -51,8 +50,8 @@ class Versions:
         low, _, high = text.partition("-")
         return cls(int(low), int(high or low))
 
-    def __contains__(self, version: int) -> bool:
-        return self.low <= version <= self.high
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.low <= version <= self.high
 
     def __str__(self) -> str:
         if self.low > self.high:
@@ -113,8 +112,7 @@ ERROR_TEXT: Final = object()
 _UNSAID: Final = object()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class FieldSpec:
+class FieldSpec(NamedTuple):
     """The wire side of one field: its type name in Kafka's schemas, and where it is present, nullable or tagged.
 
     ``kind`` is a primitive's name, ``"struct"`` or ``"array"``; ``item`` is the class of a struct, the class or the
@@ -150,8 +148,7 @@ class FieldSpec:
         return FieldSpec("struct", ALWAYS, item=self.item)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class MessageSpec:
+class MessageSpec(NamedTuple):
     """The wire side of a whole message: the versions we speak, those that are flexible, and its API or record key."""
 
     versions: Versions
@@ -163,8 +160,7 @@ Release = Literal["3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2",
 """A Kafka release that can be emulated."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Api:
+class Api(NamedTuple):
     """One API: what its message module says of it once, for its request and its response.
 
     ``versions`` are those that the module's classes cover. ``advertised``: from which release on Kafka accepts which versions: the
@@ -174,8 +170,8 @@ class Api:
 
     key: int
     versions: str
-    flexible: str = dataclasses.field(default="none", kw_only=True)
-    advertised: Mapping[Release, str] = dataclasses.field(kw_only=True)
+    advertised: Mapping[Release, str]
+    flexible: str = "none"
 
     def spec(self) -> MessageSpec:
         """For both of its messages."""
