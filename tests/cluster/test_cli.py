@@ -254,6 +254,61 @@ def test_a_start_loads_little_that_is_not_its_own() -> None:
     assert len(ours) <= 220
 
 
+@pytest.mark.parametrize(
+    ("columns", "terminal", "width"),
+    [("60", 100, 58), ("0", 100, 98), ("wide", None, 78), (None, 100, 98), (None, 0, 78), (None, None, 78)],
+)
+def test_help_is_as_wide_as_the_terminal(
+    columns: str | None,
+    terminal: int | None,
+    width: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """COLUMNS comes before the terminal; without either it is 80, of which argparse leaves two free."""
+
+    def size(fd: int) -> os.terminal_size:
+        if terminal is None:
+            raise OSError("not a terminal")
+        return os.terminal_size((terminal, 24))
+
+    monkeypatch.setattr(os, "get_terminal_size", size)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    with pytest.raises(SystemExit):
+        cli.main(["serve", "--help"])
+    options = capsys.readouterr().out.partition("\noptions:\n")[2].partition("\nexamples:\n")[0]
+    assert width - 12 < max(map(len, options.splitlines())) <= width
+
+
+_LOADED_WHEN_READY = """
+import builtins, os, sys
+
+def shown(text, **options):
+    assert text.startswith("broker-sim ready")
+    sys.stdout.write(" ".join(sys.modules))
+    sys.stdout.flush()
+    os._exit(0)
+
+builtins.print = shown
+from broker_sim.cli.main import main
+main(["serve", "--no-uvloop"])
+"""
+
+
+def test_the_bootstrap_line_waits_for_no_module_that_only_some_servers_need() -> None:
+    """Each costs every start a millisecond or two: directories, compaction, Java's doubles, help as wide as a terminal, memory."""
+    loaded = set(processes.run([sys.executable, "-c", _LOADED_WHEN_READY]).stdout.split())
+    rare = {"bz2", "lzma", "shutil", "hashlib", "decimal", "ctypes", "sysconfig", "stringprep"}
+    assert loaded & rare == set()
+    assert (
+        loaded & {f"broker_sim.{name}" for name in ("storage.cleaner", "metadata.saved_state", "api.blocked_loop")}
+        == set()
+    )
+    assert sum(name.partition(".")[0] in ("broker_sim", "kafka_wire") for name in loaded) <= 95
+
+
 def test_a_secured_server_names_its_certificate_authority(serve: type[Served], tmp_path: Path) -> None:
     """In a line behind the one that says that it is ready."""
     secured = (
