@@ -1,8 +1,15 @@
-"""The table, as text for people and as JSON for programs."""
+"""The table, as text for people and as JSON for programs; and of that JSON the tables of docs/performance.md:
+
+python -m benchmarks.report results.json
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import statistics
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from benchmarks.compare import Measured, Verdict
@@ -76,3 +83,50 @@ def figure_json(figure: Figure) -> dict[str, Any]:
         "passed": figure.passed,
         "note": figure.note,
     }
+
+
+_SIMULATOR = ("broker-sim asyncio", "broker-sim uvloop")
+
+
+def row_markdown(row: dict[str, Any]) -> Iterator[str]:
+    """The lines of a row of the first table, one for each peer that it has a goal against, from the row's JSON."""
+    verdicts: dict[tuple[str, float], dict[str, str]] = {}
+    for goal in row["goals"]:
+        ratio = f"{goal['ratio']:.2f} {'PASS' if goal['passed'] else 'MISS'}"
+        verdicts.setdefault((goal["peer"], goal["goal"]), {})[goal["system"]] = ratio
+    for number, ((peer, least), ratios) in enumerate(verdicts.items()):
+        first = number == 0
+        cells = [row["title"] if first else "", f">= {least:g}x {peer}", *(ratios.get(name, "") for name in _SIMULATOR)]
+        cells += [_rate(row, name) if first else "" for name in _SIMULATOR]
+        yield f"| {' | '.join([*cells, _rate(row, peer)])} |"
+
+
+def _rate(row: dict[str, Any], system: str) -> str:
+    """A system's medians: ``96,976 req/s (10.3 us)``."""
+    measured = row["systems"].get(system, {"values": []})
+    if not measured["values"]:
+        return ""
+    value, cpu_us = statistics.median(measured["values"]), statistics.median(measured["cpu_us"])
+    if row["unit"] == "ms":
+        return f"{value:,.1f} ms ({cpu_us / 1000:,.1f} ms)"
+    return f"{value:,.0f} {row['unit']} ({f'{cpu_us:.1f} us' if cpu_us < 1000 else f'{cpu_us / 1000:.2f} ms'})"
+
+
+def figure_markdown(figure: dict[str, Any]) -> str:
+    """A line of a table of figures, from the figure's JSON."""
+    limit = f"at most {figure['limit']:g} {'PASS' if figure['passed'] else 'MISS'}" if figure["limit"] else ""
+    return f"| {figure['title'].strip()} | {figure['value']:.2f} {figure['unit']} | {limit} | {figure['note']} |"
+
+
+def main() -> None:
+    """Print the lines of the tables."""
+    measured = json.loads(Path(sys.argv[1]).read_text())
+    for row in measured["rows"]:
+        print("\n".join(row_markdown(row)))
+    print()
+    for figure in measured["figures"]:
+        print(figure_markdown(figure))
+
+
+if __name__ == "__main__":
+    main()

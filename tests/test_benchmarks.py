@@ -9,8 +9,9 @@ import pytest
 from benchmarks import steps
 from benchmarks.compare import Measured, verdicts
 from benchmarks.load import LoadFailed, cpu_us, kload, measured
-from benchmarks.report import row_text
+from benchmarks.report import figure_json, figure_markdown, row_json, row_markdown, row_text
 from benchmarks.rows import BenchmarkRow, Goal, rows
+from benchmarks.scale import Figure
 from benchmarks.systems import Running, kfake, simulator
 
 OURS = simulator(uvloop=False)
@@ -46,6 +47,31 @@ def test_the_best_peer_counts() -> None:
     (verdict,) = verdicts(both, results, [OURS])
     assert verdict.peer == "quick"
     assert not verdict.passed
+
+
+def test_a_row_of_the_document_has_a_line_for_each_peer_and_a_column_for_each_event_loop() -> None:
+    both = BenchmarkRow("r", "a row", ("heartbeat",), (), (Goal(("kfake",), 1.2), Goal(("mock",), 1)))
+    ours = [OURS, simulator(uvloop=True)]
+    results = {
+        ours[0].name: Measured([1000, 3000, 2000], [2, 2, 2]),
+        ours[1].name: Measured([4000], [1.25]),
+        "kfake": Measured([2000], [1500]),
+        "mock": Measured(missing="it is not installed"),
+    }
+    assert list(row_markdown(row_json(both, results, verdicts(both, results, ours)))) == [
+        "| a row | >= 1.2x kfake | 1.00 MISS | 2.00 PASS | 2,000 req/s (2.0 us) | 4,000 req/s (1.2 us) | 2,000 req/s (1.50 ms) |"
+    ]
+    results["mock"] = Measured([8000], [0.5])
+    lines = list(row_markdown(row_json(both, results, verdicts(both, results, ours))))
+    assert lines[1:] == ["|  | >= 1x mock | 0.25 MISS | 0.50 MISS |  |  | 8,000 req/s (0.5 us) |"]
+
+
+def test_a_figure_of_the_document_has_its_limit() -> None:
+    assert (
+        figure_markdown(figure_json(Figure("start", 1.9, "x", 1.8, "of 2")))
+        == "| start | 1.90 x | at most 1.8 MISS | of 2 |"
+    )
+    assert figure_markdown(figure_json(Figure("  shown", 3, "s", 0))) == "| shown | 3.00 s |  |  |"
 
 
 def test_every_row_has_goals_against_its_own_peers() -> None:
