@@ -553,6 +553,7 @@ async def _serve_until_signal(
             print(f"{TLS}{cluster.security.ca_file}", flush=True)
         if control is not None:
             print(f"{CONTROL}{control.url}", flush=True)
+        # behind the lines that clients wait for
         from broker_sim.common.process_memory import collect_rarely, give_back_now_and_then, keep_freed
 
         keep_freed()

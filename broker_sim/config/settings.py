@@ -180,6 +180,7 @@ def _java_double(value: float) -> str:
         return repr(value)
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else f"{'-' * (value < 0)}Infinity"
+    # as many digits as repr needs, in the one notation that Java has for these
     digits = repr(abs(value)).partition("e")[0].replace(".", "").strip("0")
     mantissa, _, exponent = f"{value:.{max(len(digits) - 1, 1)}e}".partition("e")
     return f"{mantissa}E{int(exponent)}"
