@@ -50,7 +50,7 @@ def main() -> int:
     except Unavailable as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 2
-    ours = [simulator(uvloop=name == "uvloop", python=arguments.python) for name in arguments.loops]
+    ours = [simulator(uvloop=name == "uvloop") for name in arguments.loops]
     out: dict[str, Any] = {"rows": [], "figures": []}
     missed = _rows(arguments, ours, out) + _figures(arguments, ours, out)
     if arguments.json is not None:
@@ -82,8 +82,8 @@ def _arguments() -> argparse.Namespace:
         "--python",
         default=sys.executable,
         metavar="FILE",
-        help="interpreter that runs the simulator for start and memory: an environment in which broker-sim is installed as users "
-        "install it loads less than a checkout's (default: this one)",
+        help="interpreter whose broker-sim is started for start: one that is installed as users install it loads less than a "
+        "checkout's (default: this one)",
     )
     parser.add_argument("--no-kafka", action="store_true", help="leave Apache Kafka out (no JVM)")
     parser.add_argument("--json", metavar="FILE", help="write every run's figures")
@@ -137,10 +137,10 @@ def _figures(arguments: argparse.Namespace, ours: list[System], out: dict[str, A
 
 def _measured(arguments: argparse.Namespace, ours: list[System]) -> Iterator[Figure]:
     """Each figure as soon as it is measured."""
-    for system in ours:
+    for system, loop in zip(ours, arguments.loops, strict=True):
         if _wanted(arguments, "start"):
             _say(f"{system.name}: start-up")
-            yield from start_up(system, arguments.runs, arguments.python)
+            yield from start_up(simulator(uvloop=loop == "uvloop", python=arguments.python), arguments.runs)
         if _wanted(arguments, "memory"):
             _say(f"{system.name}: memory")
             yield from memory(system)

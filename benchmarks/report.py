@@ -1,13 +1,10 @@
-"""The table, as text for people and as JSON for programs; and of that JSON the tables of docs/performance.md:
-
-python -m benchmarks.report results.json
-"""
+"""The table, as text for people and as JSON for programs; ``python -m benchmarks.report FILE`` makes of that JSON the lines of the
+tables in docs/performance.md."""
 
 from __future__ import annotations
 
+import argparse
 import json
-import statistics
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -38,13 +35,17 @@ def row_text(row: BenchmarkRow, results: dict[str, Measured], verdicts: Iterable
 
 
 def _verdict_text(verdict: Verdict) -> str:
-    word = "PASS" if verdict.passed else "MISS"
+    word = _word(verdict.passed)
     return f"{word}  {verdict.system} is {verdict.ratio:.2f}x {verdict.peer} (by CPU {verdict.by_cpu:.2f}x), goal {verdict.goal:g}x"
+
+
+def _word(passed: bool) -> str:
+    return "PASS" if passed else "MISS"
 
 
 def figure_text(figure: Figure) -> str:
     """A figure with its limit."""
-    limit = "" if figure.limit == 0 else f"limit {figure.limit:g}  {'PASS' if figure.passed else 'MISS'}"
+    limit = "" if figure.limit == 0 else f"limit {figure.limit:g}  {_word(figure.passed)}"
     note = f"  ({figure.note})" if figure.note else ""
     return f"{figure.title:<66} {figure.value:>7.2f} {figure.unit:<16} {limit}{note}"
 
@@ -92,8 +93,8 @@ def row_markdown(row: dict[str, Any]) -> Iterator[str]:
     """The lines of a row of the first table, one for each peer that it has a goal against, from the row's JSON."""
     verdicts: dict[tuple[str, float], dict[str, str]] = {}
     for goal in row["goals"]:
-        ratio = f"{goal['ratio']:.2f} {'PASS' if goal['passed'] else 'MISS'}"
-        verdicts.setdefault((goal["peer"], goal["goal"]), {})[goal["system"]] = ratio
+        ratios = verdicts.setdefault((goal["peer"], goal["goal"]), {})
+        ratios[goal["system"]] = f"{goal['ratio']:.2f} {_word(goal['passed'])}"
     for number, ((peer, least), ratios) in enumerate(verdicts.items()):
         first = number == 0
         cells = [row["title"] if first else "", f">= {least:g}x {peer}", *(ratios.get(name, "") for name in _SIMULATOR)]
@@ -103,24 +104,29 @@ def row_markdown(row: dict[str, Any]) -> Iterator[str]:
 
 def _rate(row: dict[str, Any], system: str) -> str:
     """A system's medians: ``96,976 req/s (10.3 us)``."""
-    measured = row["systems"].get(system, {"values": []})
-    if not measured["values"]:
+    runs = row["systems"].get(system, {"values": [], "cpu_us": []})
+    measured = Measured(runs["values"], runs["cpu_us"])
+    cpu_us = measured.cpu_us
+    if not measured.values:
         return ""
-    value, cpu_us = statistics.median(measured["values"]), statistics.median(measured["cpu_us"])
     if row["unit"] == "ms":
-        return f"{value:,.1f} ms ({cpu_us / 1000:,.1f} ms)"
-    return f"{value:,.0f} {row['unit']} ({f'{cpu_us:.1f} us' if cpu_us < 1000 else f'{cpu_us / 1000:.2f} ms'})"
+        return f"{measured.value:,.1f} ms ({cpu_us / 1000:,.1f} ms)"
+    return f"{measured.value:,.0f} {row['unit']} ({f'{cpu_us:.1f} us' if cpu_us < 1000 else f'{cpu_us / 1000:.2f} ms'})"
 
 
 def figure_markdown(figure: dict[str, Any]) -> str:
     """A line of a table of figures, from the figure's JSON."""
-    limit = f"at most {figure['limit']:g} {'PASS' if figure['passed'] else 'MISS'}" if figure["limit"] else ""
+    limit = f"at most {figure['limit']:g} {_word(figure['passed'])}" if figure["limit"] else ""
     return f"| {figure['title'].strip()} | {figure['value']:.2f} {figure['unit']} | {limit} | {figure['note']} |"
 
 
 def main() -> None:
     """Print the lines of the tables."""
-    measured = json.loads(Path(sys.argv[1]).read_text())
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.report", description="Print the lines of the document's tables."
+    )
+    parser.add_argument("file", type=Path, help="what `python -m benchmarks --json FILE` has written")
+    measured = json.loads(parser.parse_args().file.read_text())
     for row in measured["rows"]:
         print("\n".join(row_markdown(row)))
     print()

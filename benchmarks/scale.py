@@ -39,16 +39,17 @@ class Figure:
         return self.limit == 0 or self.value <= self.limit
 
 
-def start_up(system: System, runs: int, python: str) -> list[Figure]:
-    """Process start to the bootstrap line, as a multiple of ``python -c "import asyncio"``, in turns; ``python``: the system's."""
+def start_up(system: System, runs: int) -> list[Figure]:
+    """Process start to the bootstrap line, as a multiple of ``python -c "import asyncio"`` of the same Python, in turns."""
     bare: list[float] = []
     ready: list[float] = []
+    pinned = ["taskset", "-c", str(BROKER_CORE)]
     for _ in range(max(runs, 5)):
+        command = system.command(Path(tempfile.gettempdir()), free_port())
         began = time.perf_counter()
-        pinned = ["taskset", "-c", str(BROKER_CORE)]
-        subprocess.run([*pinned, python, "-c", "import asyncio"], stdin=subprocess.DEVNULL, check=True)
+        subprocess.run([*pinned, command[0], "-c", "import asyncio"], stdin=subprocess.DEVNULL, check=True)
         bare.append(time.perf_counter() - began)
-        ready.append(_time_to_ready([*pinned, *system.command(Path(tempfile.gettempdir()), free_port())], system.ready))
+        ready.append(_time_to_ready([*pinned, *command], system.ready))
     ratio = statistics.median(ready) / statistics.median(bare)
     note = f"{statistics.median(ready) * 1000:.0f} ms against {statistics.median(bare) * 1000:.0f} ms"
     return [Figure(f"{system.name}: process start to the bootstrap line", ratio, "x import asyncio", 1.8, note)]

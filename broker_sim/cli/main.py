@@ -532,7 +532,6 @@ async def _serve_until_signal(
     import threading
 
     from broker_sim.config.settings import has_tls
-    from broker_sim.handlers import load_handlers
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -553,13 +552,7 @@ async def _serve_until_signal(
             print(f"{TLS}{cluster.security.ca_file}", flush=True)
         if control is not None:
             print(f"{CONTROL}{control.url}", flush=True)
-        # behind the lines that clients wait for
-        from broker_sim.common.process_memory import collect_rarely, give_back_now_and_then, keep_freed
-
-        keep_freed()
-        loop.call_soon(lambda: cluster.runtime)  # made now, while the client starts, rather than in its first request
-        _load_handlers(loop, load_handlers(), collect_rarely)
-        give_back_now_and_then(loop, lambda: cluster.state.slices.busy)
+        _prepare(cluster, loop)
         try:
             await stop.wait()
         finally:
@@ -567,6 +560,17 @@ async def _serve_until_signal(
                 await control.stop()
     finally:
         await cluster.stop()
+
+
+def _prepare(cluster: Cluster, loop: asyncio.AbstractEventLoop) -> None:
+    """What makes requests quick and memory small, behind the lines that clients wait for: it is ready while they start."""
+    from broker_sim.common.process_memory import collect_rarely, give_back_now_and_then, keep_freed
+    from broker_sim.handlers import load_handlers
+
+    keep_freed()
+    loop.call_soon(lambda: cluster.runtime)  # made now rather than in the first request
+    _load_handlers(loop, load_handlers(), collect_rarely)
+    give_back_now_and_then(loop, lambda: cluster.state.slices.busy)
 
 
 def _load_handlers(loop: asyncio.AbstractEventLoop, modules: Iterator[str], then: Callable[[], None]) -> None:

@@ -12,13 +12,13 @@ A command that lives in a module of its own is entered in ``cli.ELSEWHERE``; the
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any, NoReturn, TypeAlias
 
@@ -48,29 +48,16 @@ CONTROL_PORT = 9099
 """The port of the control server if none is given."""
 
 
-class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """As wide as the terminal. Without a width argparse asks shutil, which loads all modules of compression, for each new option."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=_columns() - 2)
-
-
-def _columns() -> int:
-    """As `shutil.get_terminal_size` has them."""
-    given = os.environ.get("COLUMNS", "")
-    if given.isdecimal() and int(given):
-        return int(given)
-    try:
-        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]
-    except (AttributeError, ValueError, OSError):  # there is no terminal
-        return 80
-
-
 class Parser(argparse.ArgumentParser):
     """Errors are one line instead of the whole usage; an invalid choice is reported with the valid ones, the most similar one first."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(formatter_class=HelpFormatter, **options)
+        # argparse makes a formatter to check each new option; without a width each asks shutil, which loads compression
+        super().__init__(formatter_class=partial(argparse.RawDescriptionHelpFormatter, width=80), **options)
+
+    def format_help(self) -> str:
+        self.formatter_class = argparse.RawDescriptionHelpFormatter  # as wide as the terminal
+        return super().format_help()
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         choices = action.choices

@@ -570,7 +570,7 @@ class ClusterState:
         everywhere = None if self.config.dynamic_broker else log_config(self.config, topic)
         for partition in topic.partitions:
             partition.log.config = everywhere or log_config(self.config, topic, partition.leader)
-        self.maintenance.configured(topic.partitions)
+        self.maintenance.wake_cleaner_for(topic.partitions)
 
     def _settings_changed(self) -> None:
         for topic in self.topics.values():

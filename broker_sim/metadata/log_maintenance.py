@@ -110,11 +110,10 @@ class LogMaintenance:
     def _look_for_dirt(self) -> None:
         self._cleaner_timer = None
         _guarded(self.clean, self._state.clock.now_ms())
-        if _may_be_compacted(self._state.partitions()):
-            self.wake_cleaner()
+        self.wake_cleaner_for(self._state.partitions())
 
-    def configured(self, partitions: Iterable[Partition]) -> None:
-        """Settings of these logs have changed: what may be compacted now is looked at."""
+    def wake_cleaner_for(self, partitions: Iterable[Partition]) -> None:
+        """As `wake_cleaner`, if one of these logs may be compacted: after a round, or where settings have changed."""
         if _may_be_compacted(partitions):
             self.wake_cleaner()
 

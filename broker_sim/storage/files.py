@@ -147,12 +147,12 @@ class Files:
 
     def remove_dir(self, path: Path, *, last: str = "") -> None:
         """A directory goes with all that is in it, the file `last` behind the others."""
-        import shutil
-
         for name in sorted(self.names(path), key=lambda name: name == last):
             try:
                 self.remove(path / name)
             except (IsADirectoryError, PermissionError):
+                import shutil
+
                 shutil.rmtree(path / name)
         self.drop_dir(path)
 
