@@ -595,6 +595,4 @@ class ClusterState:
         """Flush and close every log."""
         self.maintenance.stop()
         self.disk.catch_up()
-        for partition in self.partitions():
-            partition.log.flush()
-            partition.log.close()
+        self.disk.close_logs()

@@ -122,8 +122,13 @@ def _stands(path: Path, data: bytes, before: bytes | None, files: Files) -> bool
 def write_properties(
     directory: Path, cluster_id: str, node_id: int, directory_id: str, *, files: Files = FILES
 ) -> None:
-    """Write Kafka's meta.properties unless the file exists."""
+    """Write Kafka's meta.properties unless the file names a cluster. One that does not is logged, and renamed to
+    `meta.properties.damaged`."""
     path = directory / PROPERTIES_FILE
+    if files.exists(path) and read_cluster_id(directory, files) is None:
+        aside = path.with_name(f"{PROPERTIES_FILE}.damaged")
+        files.rename(path, aside)
+        log.warning("%s has no cluster.id; it was renamed to %s, and a new one has %s", path, aside.name, cluster_id)
     if not files.exists(path):
         lines = ["#", "version=1", f"cluster.id={cluster_id}", f"node.id={node_id}", f"directory.id={directory_id}"]
         files.replace_file(path, ("\n".join(lines) + "\n").encode(), sync=True)

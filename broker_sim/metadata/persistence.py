@@ -22,8 +22,16 @@ from broker_sim.common.clock import Clock
 from broker_sim.config.settings import BrokerConfig, ConfigError
 from broker_sim.metadata import meta_files
 from broker_sim.metadata.entity_configs import Entity
-from broker_sim.metadata.topics import INTERNAL_TOPICS, OFFSETS_TOPIC, KafkaError, Partition, Topic, log_config
-from broker_sim.storage import LogConfig, PartitionLog, StorageError
+from broker_sim.metadata.topics import (
+    INTERNAL_TOPICS,
+    OFFSETS_TOPIC,
+    TRANSACTION_TOPIC,
+    KafkaError,
+    Partition,
+    Topic,
+    log_config,
+)
+from broker_sim.storage import LogConfig, PartitionLog, StorageError, checkpoints
 from broker_sim.storage.files import Files
 from broker_sim.storage.recovery import MAX_EPOCH, segment_bases
 from kafka_wire.errors import Err
@@ -52,6 +60,12 @@ _NOT_KNOWN = (
 
 _KEPT = {"retention.ms": "-1", "retention.bytes": "-1", "min.cleanable.dirty.ratio": "1.0"}
 """Settings under which the logs of another broker stay as they are: Kafka cleans above this ratio alone."""
+
+_LOSS = {
+    OFFSETS_TOPIC: "its groups lose their members and the offsets that were committed there",
+    TRANSACTION_TOPIC: "its transactional ids lose their producers and open transactions",
+}
+_LOSS_OF_RECORDS = "offsets committed beyond its end are out of range, so that consumers reset (auto.offset.reset)"
 
 _ENDS_KEEPING = ("max.compaction.lag.ms",)
 
@@ -103,6 +117,7 @@ class Persistence:
         self._next_producer_id = 0
         self._reserved_producer_id = 0
         self._written: bytes | None = None  # cluster.json, as far as it was read or written
+        self._loaded = False  # whether all of what the directory has is known
         self._behind = False  # whether it may differ from what is true
         self._together = False  # whether it may do so for a while
 
@@ -173,6 +188,21 @@ class Persistence:
         if self.data_dir is not None:
             with contextlib.suppress(OSError):
                 self.files.sync_dir(self.data_dir)
+
+    def close_logs(self) -> None:
+        """Flush and close every log, and write down their ends, with which the next start compares: a clean shutdown. A failed write
+        of the ends is logged. Raises KafkaStorageError."""
+        partitions = [partition for topic in self._state.topics.values() for partition in topic.partitions]
+        for partition in partitions:
+            partition.log.flush()
+            partition.log.close()
+        if self.data_dir is None or not self._loaded:
+            return
+        rows = [(partition.topic.name, partition.index, partition.log_end_offset) for partition in partitions]
+        try:
+            checkpoints.write_rows(self.data_dir / checkpoints.ENDS_FILE, rows, files=self.files, sync=True)
+        except OSError as error:
+            log.warning("%s can't be written: %s", self.data_dir / checkpoints.ENDS_FILE, error)
 
     # -------------------------------------------------------------------------------------------- producers
 
@@ -287,19 +317,27 @@ class Persistence:
         saved = SavedState()
         if self._written is not None:
             saved = parse_state(self._written, self.data_dir / meta_files.STATE_FILE, self._state.config)
-        self._load_state(saved)
+        lost = self._load_state(saved)
         unknown = self._unknown(is_another_brokers=self._written is None)
         if self.adopted or self._written is None:
             self._adopt_all(unknown)
         else:
             self._log_unknown(unknown)
+        self._log_lost(lost)
         if self.adopted:
             self._state.config.assume("offsets.retention.minutes", KEEP_OFFSETS_MINUTES)
         node_id, directory_id = next(iter(self._state.broker_ids()), 1), uuid_text(self._state.new_uuid())
         meta_files.write_properties(self.data_dir, self._state.cluster_id, node_id, directory_id, files=self.files)
         self._state.changed()
+        self._loaded = True
+        if self._written is not None:
+            # The ends are those of a clean shutdown; after a crash they would be those of the one before, of topics perhaps that
+            # have been deleted since. What another broker left stays.
+            self.files.remove(self.data_dir / checkpoints.ENDS_FILE)
+            self.files.sync_dir(self.data_dir)
 
-    def _load_state(self, saved: SavedState) -> None:
+    def _load_state(self, saved: SavedState) -> dict[str, str]:
+        """The state as it was saved; by directory's name a line for each partition that has lost its log. Raises StoreError."""
         assert self.data_dir is not None
         known_id = saved.cluster_id or meta_files.read_cluster_id(self.data_dir, self.files)
         if known_id and not self._id_is_given:
@@ -310,21 +348,41 @@ class Persistence:
         for entity, named in saved.entity_configs.items():
             self._state.entity_configs[entity].update(named)
         self._state.scram_credentials.update(saved.scram_credentials)
-        lost: list[str] = []
+        lost: dict[str, str] = {}
         for saved_topic in saved.topics:
             topic = Topic(saved_topic.name, saved_topic.topic_id, saved_topic.configs)
             logs = log_config(self._state.config, topic)
             for index, old in enumerate(saved_topic.partitions):
-                lost += self._lost(topic, index)
+                lost |= self._lost(topic, index)
                 self._reopen(topic, index, old.replicas, old.leader, old.leader_epoch + 1, logs)
             self._state.install(topic)
-        for line in lost[:MAX_LOGGED]:
+        return lost
+
+    def _log_lost(self, lost: dict[str, str]) -> None:
+        """Log the partitions that have `lost` their logs, and those whose log ends before the end that it had at the last clean
+        shutdown: an emptied file is a valid log.
+        """
+        assert self.data_dir is not None
+        for topic, index, end, known in self._shorter():
+            if f"{topic}-{index}" not in lost:
+                what = f"ends at offset {end}, and at {known} in {checkpoints.ENDS_FILE}: its last records are lost"
+                lost[f"{topic}-{index}"] = f"{topic}-{index} {what}; {_LOSS.get(topic, _LOSS_OF_RECORDS)}"
+        for line in list(lost.values())[:MAX_LOGGED]:
             log.warning("%s", line)
         if len(lost) > MAX_LOGGED:
             log.warning("the same for %d more partitions in %s", len(lost) - MAX_LOGGED, self.data_dir)
 
-    def _lost(self, topic: Topic, index: int) -> list[str]:
-        """A line for a partition whose log isn't there."""
+    def _shorter(self) -> Iterator[tuple[str, int, int, int]]:
+        """(topic, partition, end of its log, end in the checkpoint) of every log that is shorter than the checkpoint says."""
+        assert self.data_dir is not None
+        known = checkpoints.offsets_or_none(self.data_dir, checkpoints.ENDS_FILE, self.files) or {}
+        for (topic, index), end in known.items():
+            partitions = self._state.topics[topic].partitions if topic in self._state.topics else []
+            if index < len(partitions) and partitions[index].log_end_offset < end:
+                yield topic, index, partitions[index].log_end_offset, end
+
+    def _lost(self, topic: Topic, index: int) -> dict[str, str]:
+        """By its directory's name, a line for a partition whose log isn't there."""
         path = self._log_dir(topic, index)
         assert path is not None
         if not self.files.is_dir(path):
@@ -332,12 +390,9 @@ class Persistence:
         elif not segment_bases(path, self.files):
             what = "its directory has no segment"
         else:
-            return []
-        if topic.name == OFFSETS_TOPIC:
-            seen = "its groups are empty, without committed offsets"
-        else:
-            seen = "its committed offsets are out of range, so that consumers reset (auto.offset.reset)"
-        return [f"{path.name}: {what}, and its records are lost; it begins at offset 0, and {seen}"]
+            return {}
+        seen = _LOSS.get(topic.name, _LOSS_OF_RECORDS)
+        return {path.name: f"{path.name}: {what}, and its records are lost; it begins at offset 0: {seen}"}
 
     def _reopen(
         self, topic: Topic, index: int, replicas: list[int], leader: int, epoch: int, settings: LogConfig

@@ -12,6 +12,7 @@ Rules:
 from __future__ import annotations
 
 import json
+import logging
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,8 @@ MAX_PRODUCER_ID = 2**63 - 2**32
 MAX_NODE = 2**31 - 1
 MAX_PARTITIONS = 100_000
 """Of one topic."""
+
+log = logging.getLogger("broker_sim.metadata")
 
 CLUSTER_ID = re.compile(r"[!-~]{1,200}")
 """It goes into meta.properties and to clients."""
@@ -180,9 +183,7 @@ def _state(state: object, config: BrokerConfig) -> SavedState:
     key = (
         "deleted_topic_ids" if "deleted_topic_ids" in state else "gone"
     )  # a directory of an earlier version has the latter
-    deleted_topic_ids = _list(state.get(key, []), key)
-    for index, entry in enumerate(deleted_topic_ids):
-        _id(entry, f"{key}[{index}]")
+    deleted_topic_ids = _deleted_ids(_list(state.get(key, []), key), key)
     brokers: dict[int, dict[str, str | None]] = {}
     for node, values in _object(state.get("broker_configs", {}), "broker_configs").items():
         at = f"broker_configs[{_shown(node)}]"
@@ -203,6 +204,22 @@ def _state(state: object, config: BrokerConfig) -> SavedState:
         adopted,
         _topics(state.get("topics", {}), config),
     )
+
+
+def _deleted_ids(entries: list[Any], key: str) -> list[str]:
+    """The ids of deleted topics; one that is none is logged and left out: it names nothing that is still served, and the directory
+    that it may have stood for is kept, as that of an unknown topic.
+    """
+    valid = [entry for entry in entries if isinstance(entry, str) and _UUID.fullmatch(entry) is not None]
+    if len(valid) < len(entries):
+        wrong = next(entry for entry in entries if entry not in valid)
+        log.warning(
+            "%s has %d invalid id(s) of deleted topics, which are ignored: %s",
+            key,
+            len(entries) - len(valid),
+            _shown(wrong),
+        )
+    return valid
 
 
 def _settings(values: object, at: str, config: BrokerConfig) -> dict[str, str | None]:

@@ -1,13 +1,15 @@
 """Kafka's checkpoint files: a version line, a count line, one row a line; written whole and renamed into place.
 
 `leader-epoch-checkpoint` (epoch, start offset) lies beside a log; `log-start-offset-checkpoint` (topic, partition,
-offset) lies in the data directory and names the logs whose start has moved since they began, and so does
-`cleaner-offset-checkpoint` with the offsets at which compaction last ended.
+offset) lies in the data directory and names the logs whose start has moved since they began, and so do
+`cleaner-offset-checkpoint` with the offsets at which compaction last ended and `replication-offset-checkpoint` with the ends of all
+logs, written by a clean shutdown (Kafka's high watermarks).
 Source: CheckpointFile, LeaderEpochCheckpointFile, OffsetCheckpointFile.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -16,10 +18,13 @@ from broker_sim.storage.files import FILES, Files
 if TYPE_CHECKING:
     from pathlib import Path
 
+logger = logging.getLogger(__name__)
+
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 LOG_START_FILE = "log-start-offset-checkpoint"
 CLEANER_FILE = "cleaner-offset-checkpoint"
 PARTITION_FILE = "partition.metadata"
+ENDS_FILE = "replication-offset-checkpoint"
 PARTITION_FILES = (LOG_START_FILE, CLEANER_FILE)
 
 
@@ -72,6 +77,19 @@ def read_offsets(data_dir: Path, name: str, files: Files = FILES) -> dict[tuple[
         raise CheckpointError(f"{path}: {error}") from None
 
 
+def offsets_or_none(data_dir: Path, name: str, files: Files = FILES) -> dict[tuple[str, int], int] | None:
+    """As `read_offsets`; None where the file is damaged. A damaged file is logged and renamed to `<name>.damaged`, so that nothing of
+    it is overwritten and the next log that needs it does not log it again. Raises OSError.
+    """
+    try:
+        return read_offsets(data_dir, name, files)
+    except CheckpointError as error:
+        aside = data_dir / f"{name}.damaged"
+        files.rename(data_dir / name, aside)
+        logger.warning("%s is not used and was renamed to %s: %s", data_dir / name, aside.name, error)
+        return None
+
+
 def write_row(log_dir: Path, name: str, offset: int | None, *, files: Files = FILES, sync: bool = False) -> None:
     """Record (None: forget) the offset of the log in `log_dir` in checkpoint `name`; other logs' rows stay.
 
@@ -80,10 +98,7 @@ def write_row(log_dir: Path, name: str, offset: int | None, *, files: Files = FI
     key = partition_of_dir(log_dir.name)
     if key is None:
         return
-    try:
-        offsets = read_offsets(log_dir.parent, name, files)
-    except CheckpointError:
-        offsets = {}
+    offsets = offsets_or_none(log_dir.parent, name, files) or {}
     if offsets.get(key) == offset:
         return
     if offset is None:

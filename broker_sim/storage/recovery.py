@@ -5,9 +5,11 @@ Rules:
    batch. Earlier segments were finished when they were rolled: their indexes and last batches have to fit together;
    one that doesn't fit is read whole as well. So a big log opens in the time that its last segment takes, and after a
    clean shutdown at once: a log that is closed rolls an active segment of `LEFT_ACTIVE_BYTES` or more.
-2. Each truncation is logged: one warning with the file, the position, the number of bytes and the reason. If valid batches
-   follow the invalid bytes (damage, not a torn write) the removed part is kept beside the log as `<name>.<position>.damaged`.
+2. Each truncation is logged: one warning with the file, the position, the number of bytes and the reason. If the removed part has
+   a batch with a right CRC (damage, not a torn write), it is kept beside the log as `<name>.<position>.damaged`.
    Offsets without a segment are logged as well, unless compaction may have removed them.
+   A batch's CRC covers neither its base offset nor its leader epoch: both are believed as far as the batches around it agree. A base
+   offset that contradicts the batch before and the batch after is put right in the file, for the batch itself is whole.
 3. Kafka cuts damaged logs at the first bad batch too, but deletes every later segment with it (its replicas have
    them). Here the later segments stay: readers pass over the gap as over one that compaction left.
 4. Leftovers: `.cleaned` and `.deleted` files go, a `.swap` takes the place of the segments that it replaces, indexes
@@ -21,10 +23,12 @@ Source: LogLoader, LogSegment.recover, ProducerStateManager (storage).
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
+
+import google_crc32c
 
 from broker_sim.storage import checkpoints
 from broker_sim.storage.epochs import EpochCache
@@ -34,7 +38,16 @@ from broker_sim.storage.producer_state import ProducerState, decode_snapshot
 from broker_sim.storage.segment import MAX_RELATIVE_OFFSET, READ_BYTES, DiskSegment, Segment
 from broker_sim.storage.transactions import AbortedTransaction, decode_entries
 from kafka_wire.end_markers import end_marker
-from kafka_wire.record_batch import HEADER_BYTES, RecordBatchError, check_crc, parse_header
+from kafka_wire.record_batch import (
+    CRC_END,
+    HEADER_BYTES,
+    LENGTH_END,
+    MAGIC_END,
+    BatchHeader,
+    RecordBatchError,
+    check_crc,
+    parse_header,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,6 +63,7 @@ Kafka marks a clean shutdown (`.kafka_cleanshutdown`) and believes the active se
 A finished segment is believed as far as its index and last batches agree with it, by the rules that hold for all others.
 """
 
+MAGIC_AT = MAGIC_END - 1
 OFFSET_DIGITS = 20
 MAX_OFFSET = 2**63 - 2**32
 """No log begins beyond: its records have to have offsets, too."""
@@ -86,7 +100,15 @@ def recover(directory: Path, config: LogConfig, files: Files, now_ms: int) -> Re
         replays = base >= replay_from
         if base == bases[-1] or replays or saved is None or not segment.adopt_finished(size):
             ended: list[AbortedTransaction] = []
-            scanned += _scan(segment, size, files, recovered.producers if replays else None, ended)
+            scanned += _scan(
+                segment,
+                size,
+                files,
+                recovered.producers if replays else None,
+                ended,
+                compacted=config.compacts,
+                last_epoch=saved[-1][0] + 1 if saved else MAX_EPOCH,
+            )
             _put_right(segment, aborted, ended if replays else None)
             if base != bases[-1]:
                 segment.became_inactive()
@@ -185,45 +207,116 @@ def _complete_swap(directory: Path, base: int, config: LogConfig, files: Files, 
 
 
 def _scan(
-    segment: DiskSegment, size: int, files: Files, producers: ProducerState | None, aborted: list[AbortedTransaction]
+    segment: DiskSegment,
+    size: int,
+    files: Files,
+    producers: ProducerState | None,
+    aborted: list[AbortedTransaction],
+    *,
+    compacted: bool = True,
+    last_epoch: int = MAX_EPOCH,
 ) -> list[tuple[int, int]]:
     """Read a segment whole, rebuild its indexes, cut it at the first bad batch; its leader epochs. Where the producers before it
-    are known, those in it are, and `aborted` gets what its markers abort.
+    are known, those in it are, and `aborted` gets what its markers abort. `compacted`: offsets may be missing between batches;
+    `last_epoch`: the highest leader epoch that a last batch is believed.
     """
     epochs: list[tuple[int, int]] = []
     segment.reset()
     why = ""
+    whole = False  # whether the batch that is cut has a right CRC
     try:
-        for header, data, pos in segment.scan(0, size):
-            check_crc(data, pos, header)
-            if header.base_offset < segment.next_offset or header.last_offset_delta < 0:
-                why = f"offset {header.base_offset} where {segment.next_offset} is the least"
+        for header, data, pos, following in _with_next(segment.scan(0, size)):
+            base: int | None = header.base_offset
+            if base != segment.next_offset or header.last_offset_delta < 0:
+                base = _believed_base(header, segment, following, compacted)
+            if base is None:
+                why, whole = f"offset {header.base_offset} where {segment.next_offset} is the least", True
                 break
-            if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
-                why = f"offset {header.last_offset} is too far from the segment's first"
+            if base + header.last_offset_delta - segment.base_offset > MAX_RELATIVE_OFFSET:
+                why, whole = f"offset {base + header.last_offset_delta} is too far from the segment's first", True
                 break
+            if base != header.base_offset:
+                logger.warning(
+                    "%s: the batch at position %d has base offset %d, which contradicts the batches around it; corrected to %d",
+                    segment.log_path,
+                    segment.size,
+                    header.base_offset,
+                    base,
+                )
+                files.write(segment.fd, base.to_bytes(8, "big"), segment.size)
+                header = header._replace(base_offset=base)
             segment.note(header.size, header.last_offset, header.max_timestamp)
             if producers is not None and header.producer_id >= 0:
                 marker = end_marker(data, pos, header) if header.is_control else None
                 ended = producers.update(header, header.base_offset, marker)
                 if ended is not None and not ended.committed:
                     aborted.append(AbortedTransaction(*ended[:4]))
-            if header.leader_epoch <= MAX_EPOCH and (not epochs or header.leader_epoch > epochs[-1][0]):
+            highest = last_epoch if following is None else following.leader_epoch
+            if header.leader_epoch <= min(highest, MAX_EPOCH) and (not epochs or header.leader_epoch > epochs[-1][0]):
                 epochs.append((header.leader_epoch, header.base_offset))
     except RecordBatchError as error:
         why = str(error)
     if segment.size < size:
-        _cut(segment, size, why, files)
+        _cut(segment, size, why, files, keep=whole)
     return epochs
 
 
-def _cut(segment: DiskSegment, size: int, why: str, files: Files) -> None:
+def _with_next(
+    batches: Iterator[tuple[BatchHeader, bytes, int]],
+) -> Iterator[tuple[BatchHeader, bytes, int, BatchHeader | None]]:
+    """(header, buffer, position in it, header of the next batch) of every batch with a right CRC; the next one is None for the last
+    of them. Raises RecordBatchError behind it where a bad one follows.
+    """
+    held: tuple[BatchHeader, bytes, int] | None = None
+    failed: RecordBatchError | None = None
+    try:
+        for header, data, pos in batches:
+            check_crc(data, pos, header)
+            if held is not None:
+                yield *held, header
+            held = header, data, pos
+    except RecordBatchError as error:
+        failed = error
+    if held is not None:
+        yield *held, None
+    if failed is not None:
+        raise failed
+
+
+def _believed_base(
+    header: BatchHeader, segment: DiskSegment, following: BatchHeader | None, compacted: bool
+) -> int | None:
+    """The base offset of the batch at the segment's end: its own, or one that fits between the batch before and the one after where
+    its own does not; None where none fits.
+
+    The record offsets are relative to it, so that a batch is whole at any base offset. Of several that fit, the one that a single
+    flipped bit explains is taken, else the lowest: the order is right in any case.
+    """
+    base, delta, least = header.base_offset, header.last_offset_delta, segment.next_offset
+    if delta < 0:
+        return None
+    if following is not None:
+        most = following.base_offset - delta - 1
+        if base >= least and (base <= most or most < least):
+            return base  # the next batch continues behind it, or is the odd one itself
+        if most < least:
+            return None
+        return next((near for bit in range(63) if least <= (near := base ^ 1 << bit) <= most), least)
+    ahead = least < base <= segment.base_offset + MAX_RELATIVE_OFFSET - delta
+    if base == least or (ahead and compacted):
+        return base
+    if (base ^ least).bit_count() == 1:
+        return least
+    return base if base > least else None
+
+
+def _cut(segment: DiskSegment, size: int, why: str, files: Files, *, keep: bool) -> None:
     position = segment.size
     kept = ""
-    if _has_good_batch(files.read(segment.fd, READ_BYTES, position + 1), segment.next_offset):
+    if keep or _has_good_batch(segment, position, size, files):
         path = segment.log_path.with_name(f"{segment.log_path.name}.{position}.damaged")
         _copy(segment, position, size, path, files)
-        kept = f"; good batches follow the bad bytes, so that all of it is kept in {path.name}"
+        kept = f"; it has whole batches, so that all of it is kept in {path.name}"
     logger.warning(
         "%s: cut at position %d (offset %d), %d bytes removed: %s%s",
         segment.log_path,
@@ -236,19 +329,41 @@ def _cut(segment: DiskSegment, size: int, why: str, files: Files) -> None:
     files.truncate(segment.fd, position)
 
 
-def _has_good_batch(data: bytes, least_offset: int) -> bool:
-    """Whether a whole batch with a right CRC begins anywhere in `data`."""
-    at = data.find(b"\x02", 16)
-    while at >= 0:
-        try:
-            header = parse_header(data, at - 16)
-            if header.base_offset >= least_offset and header.size >= HEADER_BYTES:
-                check_crc(data, at - 16, header)
+def _has_good_batch(segment: DiskSegment, start: int, end: int, files: Files) -> bool:
+    """Whether the bytes from `start` to `end` have a whole batch with a right CRC: one that begins behind `start`, at any position, or
+    one that reaches from there to the end, whatever its length and magic say.
+    """
+    head = files.read(segment.fd, HEADER_BYTES, start)
+    if len(head) == HEADER_BYTES:
+        crc, seen = int.from_bytes(head[MAGIC_END:CRC_END], "big"), 0
+        for at in range(start + CRC_END, end, READ_BYTES):
+            seen = google_crc32c.extend(seen, files.read(segment.fd, min(READ_BYTES, end - at), at))
+        if crc == seen:
+            return True
+    for window in range(start + 1, end, READ_BYTES):
+        data = files.read(segment.fd, READ_BYTES + HEADER_BYTES, window)
+        magic = data.find(b"\x02", MAGIC_AT)
+        while 0 <= magic < READ_BYTES + MAGIC_AT:
+            at = magic - MAGIC_AT
+            if _is_good_batch(segment, window + at, data[at : at + HEADER_BYTES], end, files):
                 return True
-        except RecordBatchError:
-            pass
-        at = data.find(b"\x02", at + 1)
+            magic = data.find(b"\x02", magic + 1)
     return False
+
+
+def _is_good_batch(segment: DiskSegment, position: int, head: bytes, end: int, files: Files) -> bool:
+    if len(head) < HEADER_BYTES:
+        return False
+    base, length = int.from_bytes(head[:8], "big"), int.from_bytes(head[8:12], "big")
+    near = segment.next_offset <= base <= segment.base_offset + MAX_RELATIVE_OFFSET  # else each byte 2 might cost a CRC
+    if not near or not HEADER_BYTES <= length + LENGTH_END <= end - position:
+        return False
+    data = files.read(segment.fd, length + LENGTH_END, position)
+    try:
+        check_crc(data, 0, parse_header(data))
+    except RecordBatchError:
+        return False
+    return True
 
 
 def _copy(segment: DiskSegment, start: int, end: int, target: Path, files: Files) -> None:
@@ -297,11 +412,7 @@ def _recover_start(directory: Path, recovered: Recovered, config: LogConfig, fil
 
 def _saved_offset(directory: Path, name: str, files: Files) -> int | None:
     key = checkpoints.partition_of_dir(directory.name)
-    try:
-        return checkpoints.read_offsets(directory.parent, name, files).get(key) if key else None
-    except checkpoints.CheckpointError as error:
-        logger.warning("%s is not used: %s", directory.parent / name, error)
-        return None
+    return (checkpoints.offsets_or_none(directory.parent, name, files) or {}).get(key) if key else None
 
 
 def _saved_epochs(directory: Path, files: Files) -> list[tuple[int, int]] | None:

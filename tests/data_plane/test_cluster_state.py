@@ -248,7 +248,7 @@ def test_a_partition_whose_log_is_gone_is_told_with_what_consumers_will_see(
     assert told["t-1"].startswith("its directory is missing")
     assert "(auto.offset.reset)" in told["t-1"]
     assert told["t-2"].startswith("its directory has no segment")
-    assert "its groups are empty" in told["__consumer_offsets-0"]
+    assert "its groups lose their members" in told["__consumer_offsets-0"]
     caplog.clear()
     again.state.close()
     Sim(data_dir=tmp_path).state.close()

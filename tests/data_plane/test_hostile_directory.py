@@ -113,8 +113,11 @@ FIRST = (*ORDERS, "partitions", 0)
         (set_to("x y\nnode.id=9", "cluster_id"), "not a cluster id"),
         (set_to(2**63, "next_producer_id"), "next_producer_id is 9223372036854775808"),
         (set_to("no", "adopted"), "adopted is 'no'"),
-        (set_to(["../.."], "deleted_topic_ids"), "deleted_topic_ids[0] is '../..'"),
-        (lambda state: state.update(gone=[*state.pop("deleted_topic_ids"), "../.."]), "gone[0] is '../..'"),
+        (set_to("../..", "deleted_topic_ids"), "deleted_topic_ids is '../..', which is not a list"),
+        (
+            lambda state: state.update(gone={}, deleted=state.pop("deleted_topic_ids")),
+            "gone is {}, which is not a list",
+        ),
         (set_to({"-1": {}}, "broker_configs"), "not a broker id"),
         (set_to({"1": {"log.cleaner.threads": "x"}}, "broker_configs"), "broker_configs['1'] is invalid"),
         (set_to({"log.cleaner.threads": 1}, "dynamic_configs"), "not a string"),

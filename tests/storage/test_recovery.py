@@ -13,8 +13,20 @@ from hypothesis import strategies as st
 
 from broker_sim.storage import PartitionLog, recovery
 from broker_sim.storage.recovery import LEFT_ACTIVE_BYTES
-from kafka_wire.record_batch import build_batch, parse_header
-from tests.storage.batches import NOW_MS, FailingFiles, add, batch, config, content, fill, log_files, pairs_of, values
+from kafka_wire.record_batch import HEADER_BYTES, batches, build_batch, parse_header
+from tests.storage.batches import (
+    NOW_MS,
+    FailingFiles,
+    add,
+    batch,
+    config,
+    content,
+    fill,
+    keyed,
+    log_files,
+    pairs_of,
+    values,
+)
 
 FIRST = "00000000000000000000"
 
@@ -138,6 +150,100 @@ def test_damage_before_good_batches_is_cut_and_all_that_was_cut_is_kept(
     add(again, batch("next"))
     again.close()
     assert len(values(fresh(tmp_path / "t-0"))) == 5
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("victim", [4, 9], ids=["middle", "last"])
+def test_a_flipped_bit_in_a_batch_header_loses_nothing_or_keeps_all_that_is_cut(
+    tmp_path: Path, victim: int, compacted: bool
+) -> None:
+    settings = {"cleanup_policy": "compact" if compacted else "delete"}
+    log = fresh(tmp_path / "origin-0", **settings)
+    for number in range(
+        10
+    ):  # three records each, so that a base offset that is one too high is one that no batch can have
+        add(log, keyed(*((f"k{number}", f"{number}.{n}") for n in range(3))), epoch=number // 3)
+    log.close()
+    origin = tmp_path / "origin-0"
+    whole = bytes((origin / f"{FIRST}.log").read_bytes())
+    expected, epochs = content(fresh(origin, **settings)), (origin / "leader-epoch-checkpoint").read_text()
+    position = list(batches(whole))[victim][0]
+    uncovered = {*range(8), *range(12, 16)}  # base offset and leader epoch
+    for bit in range(8 * HEADER_BYTES):
+        directory = tmp_path / f"t-{bit}"
+        shutil.copytree(origin, directory)
+        data = bytearray(whole)
+        data[position + bit // 8] ^= 128 >> bit % 8
+        path = directory / f"{FIRST}.log"
+        path.write_bytes(data)
+        again = fresh(directory, **settings)
+        kept = directory / f"{FIRST}.log.{position}.damaged"
+        if bit // 8 in uncovered:
+            same = expected
+            if (
+                victim == 9
+                and compacted
+                and data[position + bit // 8] > whole[position + bit // 8]
+                and 4 <= bit // 8 < 8
+            ):
+                # the last batch of a log in which offsets may be missing: nothing contradicts a higher offset
+                same = expected[:27] + content(again)[27:]
+                assert len(same) == 30
+            assert content(again) == same, bit
+            assert not kept.exists(), bit
+            assert (directory / "leader-epoch-checkpoint").read_text() == epochs, bit
+        else:
+            assert content(again) == expected[: 3 * victim], bit
+            if victim == 4 or bit // 8 in (
+                8,
+                9,
+                10,
+                11,
+                16,
+            ):  # length and magic leave the rest of the batch with a right CRC
+                assert kept.read_bytes() == data[position:], bit
+        again.close()
+        shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("wrong", [0, 2**40, 2**62 + 5])
+def test_a_base_offset_that_is_far_off_is_put_right_and_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, wrong: int
+) -> None:
+    filled(tmp_path / "t-0", 10).close()
+    path = tmp_path / "t-0" / f"{FIRST}.log"
+    data = bytearray(path.read_bytes())
+    position = 4 * (len(data) // 10)
+    data[position : position + 8] = wrong.to_bytes(8, "big")
+    path.write_bytes(data)
+    assert [row.offset for row in content(fresh(tmp_path / "t-0"))] == list(range(10))
+    assert f"the batch at position {position} has base offset {wrong}" in caplog.text
+    assert "corrected to 4" in caplog.text
+
+
+def test_a_batch_that_no_offset_fits_is_kept_with_all_behind_it(tmp_path: Path) -> None:
+    filled(tmp_path / "t-0", 10).close()
+    path = tmp_path / "t-0" / f"{FIRST}.log"
+    data = path.read_bytes()
+    half = len(data) // 2
+    path.write_bytes(data + data[half:])  # five batches twice, all with a right CRC
+    assert fresh(tmp_path / "t-0").log_end_offset == 10
+    assert (tmp_path / "t-0" / f"{FIRST}.log.{len(data)}.damaged").read_bytes() == data[half:]
+
+
+def test_whole_batches_behind_more_than_a_mebibyte_of_damage_are_kept(tmp_path: Path) -> None:
+    log = filled(tmp_path / "t-0", 3, max_message_bytes=2 << 20)
+    add(log, batch(b"." * (3 << 19)), trusted=True)
+    fill(log, 2)
+    log.close()
+    path = tmp_path / "t-0" / f"{FIRST}.log"
+    data = bytearray(path.read_bytes())
+    at = data.find(b"." * 1000, 1000)
+    data[at] ^= 1
+    path.write_bytes(data)
+    assert fresh(tmp_path / "t-0").log_end_offset == 3
+    [kept] = (tmp_path / "t-0").glob("*.damaged")
+    assert len(kept.read_bytes()) > 3 << 19
 
 
 def test_damage_in_an_earlier_segment_leaves_a_gap_and_the_later_segments(
