@@ -1,5 +1,5 @@
 """Writes what the documents draw from the code: the tables of architecture.md, simulation.md and the README, and the whole of
-coverage.md, journal.md and faults.md.
+coverage.md, journal.md, settings.md and faults.md.
 
     python docs/generate.py            # write
     python docs/generate.py --check    # exit code 1 and the names of the files that are not current
@@ -518,12 +518,13 @@ def rendered() -> dict[Path, str]:
     """Every generated file with the text that it should have."""
     import api_reference
     import api_table
+    import settings_table
     import sync_types
 
     from tests.scenarios import faults_doc
 
     whole = {COVERAGE: coverage(), JOURNAL: journal(), OPENAPI: openapi(), FAULTS: faults_doc.render()}
-    whole |= {one.TARGET: one.render() for one in (sync_types, api_reference, api_table)}
+    whole |= {one.TARGET: one.render() for one in (sync_types, api_reference, api_table, settings_table)}
     return {**{path: redrawn(path) for path in BLOCKS}, **whole}
 
 

@@ -321,18 +321,22 @@ _FIELDS = {
 ARGUMENTS = tuple(_FIELDS)
 
 
-def read_options(given: Mapping[str, object]) -> dict[str, Any]:
+def read_options(given: Mapping[str, object], *, warns: bool = True) -> dict[str, Any]:
     """The arguments of a `Cluster` in their types, as far as they are given. Raises WrongInput with all errors, also for settings that
-    the release does not have."""
+    the release does not have and those that are refused. ``warns``: of settings without effect there is a SettingWarning."""
     problems = Problems()
     options: dict[str, Any] = {}
     with problems.at():
         options = read(_FIELDS, given, "a cluster", "argument", _USUAL)
-    _check_settings(given, options, problems)
+    idle = _check_settings(given, options, problems)
     _check_listeners(options, problems)
     if options.get("rng") is not None and options.get("seed") is not None:
         problems.add(UsageError("seed and rng exclude each other; give one of them"), "rng")
     problems.check()
+    if idle and warns:
+        from broker_sim.config.effects import warn_of
+
+        warn_of(idle, stacklevel=5)
     return options
 
 
@@ -368,26 +372,36 @@ def _port_error(port: int, brokers: int) -> str | None:
     return f"port {port} is invalid for {brokers} brokers (expected 0 to {most})" if port > most else None
 
 
-def _check_settings(given: Mapping[str, object], options: Mapping[str, Any], problems: Problems) -> None:
-    """Whether the release has these settings, where both are what they must be at all, and whether they fit the security protocol."""
+def _check_settings(given: Mapping[str, object], options: dict[str, Any], problems: Problems) -> list[str]:
+    """Whether the release has these settings, where both are what they must be at all, and whether they fit the security protocol. The
+    names of those without effect."""
     config, as_version = given.get("config"), given.get("as_version")
     try:
         values = None if config is None else _FIELDS["config"].read(config)
         release = DEFAULT_VERSION if as_version is None else _FIELDS["as_version"].read(as_version)
     except UsageError:
-        return  # which is reported already
+        return []  # which is reported already
+    idle: list[str] = []
+    if values:
+        from broker_sim.config.effects import startup
+
+        options["config"], idle, refused = startup(values, release)
+        values = options["config"]
+        for line in refused:
+            problems.add(UsageError(line), "config")
     try:
         settings = BrokerConfig(values, release)
     except ConfigError as error:
         for line in str(error).split("\n"):
             problems.add(UsageError(line), "config")
-        return
+        return idle
     secured = options.get("security_protocol", "PLAINTEXT"), options.get("users", {}), options.get("tls_dir")
     if secured == ("PLAINTEXT", {}, None):
-        return
+        return idle
     from broker_sim.authentication.security import Security
 
     try:
         Security(*secured, settings)
     except UsageError as error:
         problems.add(error, "security_protocol")
+    return idle

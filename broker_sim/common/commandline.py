@@ -16,6 +16,7 @@ import re
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -38,6 +39,7 @@ __all__ = [
     "seeds",
     "setting",
     "terminable",
+    "warnings_as_lines",
     "whole",
 ]
 
@@ -118,6 +120,24 @@ def complain(command: str, error: object) -> None:
     """Print what is wrong on stderr, each line with the command's name."""
     for line in str(error).split("\n"):
         sys.stderr.write(f"{command}: {visible(line)}\n")
+
+
+@contextmanager
+def warnings_as_lines(command: str) -> Iterator[None]:
+    """In this block a UserWarning, about what the user gave, is a line on stderr; another warning has its place in the code, too."""
+    show = warnings.showwarning
+
+    def shown(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, UserWarning):
+            complain(command, f"warning: {message}")
+        else:
+            show(message, category, *place, **more)
+
+    warnings.showwarning = shown
+    try:
+        yield
+    finally:
+        warnings.showwarning = show
 
 
 SignalHandler: TypeAlias = Callable[[int, FrameType | None], object] | int

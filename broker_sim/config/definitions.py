@@ -8,8 +8,8 @@ where it has changed:
 `-` is null and `""` the empty string. A range is `>=N`, `N..M` or `in:a,b`; `was` and `was_min` are the
 default and the least value before 4.0. `dynamic` settings may be altered while the broker runs, `internal` ones
 are described only where they are set. A topic's line names
-the broker's setting from which it inherits type, range and default, or gives them itself. Settings of TLS, SASL, tiered storage and
-the quorum are left out unless something here acts on them.
+the broker's setting from which it inherits type, range and default, or gives them itself. Of settings of TLS, SASL, tiered storage
+and the quorum on which nothing here acts there are the names alone.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ fetch.purgatory.purge.interval.requests int 1000
 group.consumer.assignment.interval.ms int 1000 >=0 dynamic since=4.3
 group.consumer.assignors list uniform,range since=3.7 was=org.apache.kafka.coordinator.group.assignor.UniformAssignor,org.apache.kafka.coordinator.group.assignor.RangeAssignor
 group.consumer.heartbeat.interval.ms int 5000 >=1 since=3.7
+group.consumer.max.assignment.interval.ms int 15000 >=0 since=4.3
+group.consumer.min.assignment.interval.ms int 0 >=0 since=4.3
 group.consumer.max.heartbeat.interval.ms int 15000 >=1 since=3.7
 group.consumer.max.session.timeout.ms int 60000 >=1 since=3.7
 group.consumer.max.size int 2147483647 >=1 since=3.7
@@ -77,6 +79,8 @@ group.share.assignment.interval.ms int 1000 >=0 dynamic since=4.3
 group.share.assignors list simple since=4.1
 group.share.delivery.count.limit int 5 2..10 since=4.1
 group.share.heartbeat.interval.ms int 5000 >=1 since=4.1
+group.share.max.assignment.interval.ms int 15000 >=0 since=4.3
+group.share.min.assignment.interval.ms int 0 >=0 since=4.3
 group.share.max.delivery.count.limit int 10 2..25 since=4.3
 group.share.max.heartbeat.interval.ms int 15000 >=1 since=4.1
 group.share.max.partition.max.record.locks int 4000 100..20000 since=4.3
@@ -291,50 +295,158 @@ segment.ms log.roll.ms >=1 default=604800000
 unclean.leader.election.enable unclean.leader.election.enable
 """
 
+OTHER_SETTINGS = """
+alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds client.quota.callback.class
+config.providers control.plane.listener.name controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
+controller.quorum.append.linger.ms controller.quorum.auto.join.enable controller.quorum.bootstrap.servers
+controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes
+controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
+controller.quorum.retry.backoff.ms controller.quorum.voters cordoned.log.dirs delegation.token.expiry.check.interval.ms
+delegation.token.expiry.time.ms delegation.token.master.key delegation.token.max.lifetime.ms delegation.token.secret.key
+follower.fetch.last.tiered.offset.enable group.consumer.assignor.offload.enable group.consumer.regex.refresh.interval.ms
+group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes group.share.assignor.offload.enable
+group.share.dlq.manager.class.name group.share.enable group.share.initialize.retry.interval.ms group.share.persister.class.name
+group.streams.acceptable.recovery.lag group.streams.assignor.offload.enable group.streams.max.warmup.replicas
+group.streams.min.task.offset.interval.ms group.streams.num.warmup.replicas group.streams.task.offset.interval.ms
+internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
+internal.metadata.max.fetch.size.in.bytes kafka.metrics.polling.interval.secs kafka.metrics.reporters metadata.log.dir
+metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
+metadata.log.segment.min.bytes metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes
+metadata.max.retention.ms metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length password.encoder.keyfactory.algorithm
+password.encoder.old.secret password.encoder.secret remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
+remote.log.index.file.cache.total.size.bytes remote.log.index.file.cache.ttl.ms remote.log.manager.copier.thread.pool.size
+remote.log.manager.copy.max.bytes.per.second remote.log.manager.copy.quota.window.num
+remote.log.manager.copy.quota.window.size.seconds remote.log.manager.expiration.thread.pool.size
+remote.log.manager.fetch.max.bytes.per.second remote.log.manager.fetch.quota.window.num
+remote.log.manager.fetch.quota.window.size.seconds remote.log.manager.follower.thread.pool.size remote.log.manager.task.interval.ms
+remote.log.manager.task.retry.backoff.max.ms remote.log.manager.task.retry.backoff.ms remote.log.manager.task.retry.jitter
+remote.log.manager.thread.pool.size remote.log.metadata.custom.metadata.max.bytes remote.log.metadata.manager.class.name
+remote.log.metadata.manager.class.path remote.log.metadata.manager.impl.prefix remote.log.metadata.manager.listener.name
+remote.log.reader.max.pending.tasks remote.log.reader.threads remote.log.storage.manager.class.name
+remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
+sasl.client.callback.handler.class sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
+sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter
+sasl.kerberos.ticket.renew.window.factor sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms
+sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
+sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms sasl.mechanism.controller.protocol
+sasl.mechanism.inter.broker.protocol sasl.oauthbearer.allow.unverified.audience sasl.oauthbearer.allow.unverified.issuer
+sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud sasl.oauthbearer.assertion.claim.exp.seconds
+sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
+sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file
+sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.template.file
+sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.clock.skew.seconds
+sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer sasl.oauthbearer.jwks.endpoint.refresh.ms
+sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
+sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
+sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
+sasl.server.callback.handler.class sasl.server.max.receive.size security.providers server.max.startup.time.ms
+share.coordinator.cached.buffer.max.bytes share.coordinator.cold.partition.snapshot.interval.ms
+share.coordinator.state.topic.prune.interval.ms ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites ssl.enabled.protocols
+ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm
+ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password ssl.keystore.type
+ssl.principal.mapping.rules ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
+ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.truststore.type telemetry.max.bytes
+unclean.leader.election.interval.ms unstable.api.versions.enable unstable.feature.versions.enable zookeeper.clientCnxnSocket
+zookeeper.connect zookeeper.connection.timeout.ms zookeeper.max.in.flight.requests zookeeper.metadata.migration.enable
+zookeeper.session.timeout.ms zookeeper.set.acl zookeeper.ssl.cipher.suites zookeeper.ssl.client.enable zookeeper.ssl.crl.enable
+zookeeper.ssl.enabled.protocols zookeeper.ssl.endpoint.identification.algorithm zookeeper.ssl.keystore.location
+zookeeper.ssl.keystore.password zookeeper.ssl.keystore.type zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol
+zookeeper.ssl.truststore.location zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type
+"""
+"""The names of all other settings that one release or another has: of TLS, SASL, tiered storage, metrics, ZooKeeper, the quorum."""
+
 DOCS = {
-    "sasl.enabled.mechanisms": "Mechanisms of a SASL listener: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER.",
-    "ssl.client.auth": "Whether clients of a TLS listener must have a certificate.",
+    "add.partitions.to.txn.retry.backoff.max.ms": "How long a batch waits for the transaction coordinator to take its partition.",
+    "add.partitions.to.txn.retry.backoff.ms": "Pause before the transaction coordinator is asked again for a partition.",
     "auto.create.topics.enable": "A Metadata request for a topic that does not exist creates it.",
+    "auto.leader.rebalance.enable": "Whether preferred replicas that are back lead again.",
     "connection.failed.authentication.delay.ms": "How long the answer to a failed authentication is delayed.",
-    "connections.max.reauth.ms": "How long a SASL session lasts before the client has to authenticate again; 0: for ever.",
     "connections.max.idle.ms": "A connection on which nothing arrived for this long is closed.",
+    "connections.max.reauth.ms": "How long a SASL session lasts before the client has to authenticate again; 0: for ever.",
     "default.replication.factor": "Replicas of a topic that is created without a number of its own.",
     "delete.topic.enable": "DeleteTopics is refused where this is false.",
+    "errors.deadletterqueue.auto.create.topics.enable": "Whether the topic of a share group's dead letter queue is created.",
+    "errors.deadletterqueue.topic.name.prefix": "What the name of a topic must begin with to be a dead letter queue.",
     "fetch.max.bytes": "The most that one Fetch answer carries, whatever the consumer asks for.",
+    "group.consumer.assignment.interval.ms": "The shortest time between two assignments of a consumer group.",
+    "group.consumer.assignors": "Assignors that the members of consumer groups may name; the first one is the default.",
+    "group.consumer.heartbeat.interval.ms": "The heartbeat interval that members of consumer groups are given.",
+    "group.consumer.max.assignment.interval.ms": "The longest consumer.assignment.interval.ms of a group.",
+    "group.consumer.max.heartbeat.interval.ms": "The longest consumer.heartbeat.interval.ms of a group.",
+    "group.consumer.max.session.timeout.ms": "The longest consumer.session.timeout.ms of a group.",
+    "group.consumer.max.size": "The most members of a consumer group.",
+    "group.consumer.migration.policy": "Which groups change between the classic and the consumer protocol.",
+    "group.consumer.min.assignment.interval.ms": "The shortest consumer.assignment.interval.ms of a group.",
+    "group.consumer.min.heartbeat.interval.ms": "The shortest consumer.heartbeat.interval.ms of a group.",
+    "group.consumer.min.session.timeout.ms": "The shortest consumer.session.timeout.ms of a group.",
+    "group.consumer.session.timeout.ms": "How long a member of a consumer group may send no heartbeat.",
+    "group.coordinator.rebalance.protocols": "The kinds of groups that the coordinator serves.",
     "group.initial.rebalance.delay.ms": "How long the first rebalance of an empty group waits for more members.",
     "group.max.session.timeout.ms": "The longest session timeout that a member may ask for.",
     "group.max.size": "The most members that one group may have.",
     "group.min.session.timeout.ms": "The shortest session timeout that a member may ask for.",
-    "group.coordinator.append.linger.ms": "How long the 4.x coordinator collects writes before it appends them.",
+    "group.share.assignment.interval.ms": "The shortest time between two assignments of a share group.",
+    "group.share.delivery.count.limit": "How often a share group delivers a record.",
+    "group.share.heartbeat.interval.ms": "The heartbeat interval that members of share groups are given.",
+    "group.share.max.assignment.interval.ms": "The longest share.assignment.interval.ms of a group.",
+    "group.share.max.delivery.count.limit": "The highest share.delivery.count.limit of a group.",
+    "group.share.max.heartbeat.interval.ms": "The longest share.heartbeat.interval.ms of a group.",
+    "group.share.max.partition.max.record.locks": "The highest share.partition.max.record.locks of a group.",
+    "group.share.max.record.lock.duration.ms": "The longest share.record.lock.duration.ms of a group.",
+    "group.share.max.session.timeout.ms": "The longest share.session.timeout.ms of a group.",
+    "group.share.max.share.sessions": "The most share sessions of a broker.",
+    "group.share.max.size": "The most members of a share group.",
+    "group.share.min.assignment.interval.ms": "The shortest share.assignment.interval.ms of a group.",
+    "group.share.min.delivery.count.limit": "The lowest share.delivery.count.limit of a group.",
+    "group.share.min.heartbeat.interval.ms": "The shortest share.heartbeat.interval.ms of a group.",
+    "group.share.min.partition.max.record.locks": "The lowest share.partition.max.record.locks of a group.",
+    "group.share.min.record.lock.duration.ms": "The shortest share.record.lock.duration.ms of a group.",
+    "group.share.min.session.timeout.ms": "The shortest share.session.timeout.ms of a group.",
+    "group.share.partition.max.record.locks": "The most records of a partition that a share group has in flight.",
+    "group.share.record.lock.duration.ms": "How long a member of a share group may keep a record without acknowledging it.",
+    "group.share.session.timeout.ms": "How long a member of a share group may send no heartbeat.",
+    "group.streams.assignment.interval.ms": "The shortest time between two assignments of a streams group.",
+    "group.streams.heartbeat.interval.ms": "The heartbeat interval that members of streams groups are given.",
+    "group.streams.initial.rebalance.delay.ms": "How long the first assignment of an empty streams group waits for more members.",
+    "group.streams.max.assignment.interval.ms": "The longest streams.assignment.interval.ms of a group.",
+    "group.streams.max.heartbeat.interval.ms": "The longest streams.heartbeat.interval.ms of a group.",
+    "group.streams.max.session.timeout.ms": "The longest streams.session.timeout.ms of a group.",
+    "group.streams.max.size": "The most members of a streams group.",
+    "group.streams.max.standby.replicas": "The most standby replicas of a streams group.",
+    "group.streams.min.assignment.interval.ms": "The shortest streams.assignment.interval.ms of a group.",
+    "group.streams.min.heartbeat.interval.ms": "The shortest streams.heartbeat.interval.ms of a group.",
+    "group.streams.min.session.timeout.ms": "The shortest streams.session.timeout.ms of a group.",
+    "group.streams.num.standby.replicas": "Standby replicas of each stateful task in streams groups.",
+    "group.streams.rack.aware.assignment.tags": "Tags of the clients by which standby replicas are spread.",
+    "group.streams.session.timeout.ms": "How long a member of a streams group may send no heartbeat.",
+    "leader.imbalance.check.interval.seconds": "Pause between two looks for preferred replicas that do not lead.",
     "log.cleaner.backoff.ms": "Pause between two looks for logs to compact.",
     "log.cleaner.delete.retention.ms": "How long compaction keeps a tombstone.",
     "log.cleaner.enable": "Logs with the compact policy are compacted where this is true.",
+    "log.cleaner.max.compaction.lag.ms": "A log with a dirty record older than this is compacted whatever its dirty share.",
     "log.cleaner.min.cleanable.ratio": "Share of a log that must be dirty before it is compacted.",
     "log.cleaner.min.compaction.lag.ms": "A record younger than this is not compacted away.",
-    "log.cleaner.max.compaction.lag.ms": "A log with a dirty record older than this is compacted whatever its dirty share.",
     "log.cleanup.policy": "What happens to old segments: delete, compact or both.",
-    "log.dirs": "Where the logs are; empty when they are held in memory.",
     "log.index.interval.bytes": "Bytes of log between two entries of the offset index.",
     "log.index.size.max.bytes": "Size at which an index is full and its segment rolls.",
-    "log.message.timestamp.type": "CreateTime keeps the producer's timestamps, LogAppendTime replaces them.",
+    "log.initial.task.delay.ms": "When log retention first looks for segments to delete, counted from the start.",
     "log.message.timestamp.after.max.ms": "How far ahead of the broker's clock a record's timestamp may be.",
     "log.message.timestamp.before.max.ms": "How far behind the broker's clock a record's timestamp may be.",
     "log.message.timestamp.difference.max.ms": "How far from the broker's clock a record's timestamp may be.",
+    "log.message.timestamp.type": "CreateTime keeps the producer's timestamps, LogAppendTime replaces them.",
     "log.retention.bytes": "Size of a partition above which its oldest segments are deleted; -1 for no limit.",
-    "log.initial.task.delay.ms": "When log retention first looks for segments to delete, counted from the start.",
     "log.retention.check.interval.ms": "Pause between two looks for segments to delete.",
     "log.retention.hours": "Age at which a segment is deleted; log.retention.minutes and log.retention.ms come before it.",
     "log.retention.minutes": "Age at which a segment is deleted; log.retention.ms comes before it.",
     "log.retention.ms": "Age at which a segment is deleted; -1 for never.",
     "log.roll.hours": "Age at which the active segment is closed; log.roll.ms comes before it.",
     "log.roll.ms": "Age at which the active segment is closed.",
-    "log.roll.jitter.ms": "The most that is taken off the rolling age, so that segments don't roll all at once.",
     "log.segment.bytes": "Size at which the active segment is closed and a new one begins.",
-    "log.segment.delete.delay.ms": "Pause between dropping a segment and removing its file.",
     "max.incremental.fetch.session.cache.slots": "How many incremental fetch sessions a broker holds.",
+    "max.request.partition.size.limit": "The most partitions that one DescribeTopicPartitions answer carries.",
     "message.max.bytes": "The largest record batch that a producer may write.",
     "min.insync.replicas": "In-sync replicas that a write with acks=all needs.",
-    "max.request.partition.size.limit": "The most partitions that one DescribeTopicPartitions answer carries.",
     "num.partitions": "Partitions of a topic that is created without a number of its own.",
     "offset.metadata.max.bytes": "The longest metadata string that a committed offset may carry.",
     "offsets.commit.timeout.ms": "How long a commit waits until the offsets log has it.",
@@ -345,7 +457,25 @@ DOCS = {
     "offsets.topic.segment.bytes": "Segment size of the log of committed offsets.",
     "producer.id.expiration.check.interval.ms": "Pause between two looks for idle producers, counted from each log's opening.",
     "producer.id.expiration.ms": "How long an idle producer's sequence numbers are remembered.",
+    "request.timeout.ms": "How long the transaction coordinator waits for a write of its log.",
+    "sasl.enabled.mechanisms": "Mechanisms of a SASL listener: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER.",
+    "share.coordinator.snapshot.update.records.per.snapshot": "Updates of a share partition's state between two snapshots.",
+    "share.coordinator.state.topic.min.isr": "min.insync.replicas of the log of share groups' states, set when it is created.",
+    "share.coordinator.state.topic.num.partitions": "Partitions of the log of share groups' states, set when it is created.",
+    "share.coordinator.state.topic.replication.factor": "Replicas of the log of share groups' states, set when it is created.",
+    "share.coordinator.state.topic.segment.bytes": "Segment size of the log of share groups' states.",
+    "share.coordinator.write.timeout.ms": "How long a write of a share group's state waits for the log.",
     "socket.request.max.bytes": "The largest request that a connection may send.",
+    "ssl.client.auth": "Whether clients of a TLS listener must have a certificate.",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "Pause between two looks for transactions to abort.",
     "transaction.max.timeout.ms": "The longest transaction timeout that a producer may ask for.",
+    "transaction.partition.verification.enable": "Whether the transaction coordinator is asked about an older client's batches.",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "Pause between two looks for transactional ids to expire.",
+    "transaction.state.log.min.isr": "min.insync.replicas of the log of transactions, set when it is created.",
+    "transaction.state.log.num.partitions": "Partitions of the log of transactions, set when it is created.",
+    "transaction.state.log.replication.factor": "Replicas of the log of transactions, set when it is created.",
+    "transaction.state.log.segment.bytes": "Segment size of the log of transactions.",
+    "transactional.id.expiration.ms": "How long an idle transactional id is remembered.",
+    "unclean.leader.election.enable": "Whether a replica that is out of sync may lead.",
 }
-"""What the settings do on which the broker acts; the others are kept and shown."""
+"""What the settings do on which the broker acts. The others are kept and shown, and have no effect."""

@@ -12,12 +12,16 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from broker_sim.common.slices import Pace, counted
+from broker_sim.config.definitions import DOCS
+from broker_sim.config.effects import idle_text
 from broker_sim.config.settings import BrokerConfig, ConfigError, ConfigType
 from broker_sim.metadata.cluster_state import Broker, ClusterState, KafkaError
 from broker_sim.metadata.entity_configs import Entity, entities
 from broker_sim.metadata.entity_configs import check as check_entity
 from broker_sim.metadata.topics import check_topic_name
 from kafka_wire.errors import Err
+
+log = logging.getLogger("broker_sim.handlers")
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 
@@ -115,6 +119,9 @@ def alter(broker: Broker, resource: Resource, change: Change, *, validate_only: 
         before = config.dynamic_default if node is None else config.dynamic_broker.get(node, {})
         after = _check_broker(state, node, before, change({k: v for k, v in before.items() if v is not None}))
         if not validate_only:
+            idle = [key for key, value in after.items() if key not in DOCS and before.get(key) != value]
+            if idle:
+                log.warning("altered by a client: %s", idle_text(idle))
             config.alter(node, after)
     elif resource.resource_type in entities(state.config.release):
         _alter_entity(state, Entity(resource.resource_type), name, change, validate_only=validate_only)

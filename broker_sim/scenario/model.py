@@ -37,6 +37,7 @@ from typing import Any, TypeVar
 from broker_sim.authentication.security import Security
 from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, unknown
+from broker_sim.config.effects import startup
 from broker_sim.config.settings import SECURITY_PROTOCOLS, BrokerConfig, ConfigError
 from broker_sim.fields.kafka import ErrorCode
 from broker_sim.fields.kinds import Choice, Count, MapOf, NameOrNumber, SettingValue, Text
@@ -279,7 +280,10 @@ def _cluster(table: Table) -> dict[str, Any]:
     options |= {"security_protocol": protocol, "users": users} if protocol != SECURITY_PROTOCOLS[0] or users else {}
     table.done()
     try:
-        settings = BrokerConfig(config, options["as_version"])
+        given = startup(config, options["as_version"])
+        if given.refused:
+            raise ConfigError("\n".join(given.refused))
+        settings = BrokerConfig(given.values, options["as_version"])
     except ConfigError as error:
         table.errors += [table.error(line, "config" if "config" in table else None) for line in str(error).split("\n")]
         config.clear()

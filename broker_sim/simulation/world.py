@@ -129,7 +129,7 @@ class Simulation:
         the options as `Cluster`'s, and ``disk``. Raises ClusterError, UsageError."""
         options: dict[str, Any] = {**given}
         of_any = {option: value for option, value in options.items() if option != "disk"}
-        brokers = read_options({"brokers": brokers, "topics": topics, **of_any})["brokers"]
+        brokers = read_options({"brokers": brokers, "topics": topics, **of_any}, warns=False)["brokers"]
         names = [f"{name}-{number}" for number in range(1, brokers + 1)]
         for host in names:
             if host in self.hosts:

@@ -206,7 +206,7 @@ def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
         options["config"] = config = {**config, **(more or {})}
     options.setdefault("config", config)
     try:
-        read_options(options)
+        read_options(options, warns=False)
     except UsageError as error:
         problem = problem or str(error)
     if problem:

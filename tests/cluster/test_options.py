@@ -77,7 +77,7 @@ def test_all_mistakes_are_told_at_once() -> None:
             brokers="three",
             port="x",
             clock="manuel",
-            config={"num.partition": 3, "broker.rack": 4, "log.roll.ms": "soon"},
+            config={"num.partition": 3, "num.partitions": 4, "log.roll.ms": "soon"},
         )  # type: ignore[arg-type]
     told = str(error.value).splitlines()
     assert [line[:8] for line in told[:3]] == ["brokers:", "port: 'x", "no clock"]
