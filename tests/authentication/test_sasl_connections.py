@@ -17,12 +17,13 @@ from kafka_wire.messages.k17_sasl_handshake import SaslHandshakeRequest
 from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
 from kafka_wire.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafka_wire.messages.k36_sasl_authenticate import SaslAuthenticateRequest
-from tests.authentication.exchange import ALICE, authenticate, handshake, jwt, secured, token
+from tests.authentication.exchange import ALICE, ALL_MECHANISMS, authenticate, handshake, jwt, secured, token
 from tests.support.bearer_tokens import bearer
 from tests.support.wire import Wire, WireClosedError
 
 DELAY = "connection.failed.authentication.delay.ms"
-ALL = ["PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER"]
+ALL = ["PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256"]
+"""The mechanisms that are enabled where nothing is said."""
 VERSIONS = ApiVersionsRequest("test", "1")
 
 
@@ -55,7 +56,7 @@ async def is_cut_off(wire: Wire, *requests: tuple[object, int]) -> None:
         await wire.send(*requests[-1])
 
 
-@pytest.mark.parametrize("mechanism", ALL[:3])
+@pytest.mark.parametrize("mechanism", ALL)
 async def test_an_authenticated_client_is_served(wire: Wire, mechanism: str) -> None:
     assert (await wire.send(VERSIONS, 3)).error_code == 0
     answer = await authenticate(wire, mechanism=mechanism)
@@ -69,6 +70,18 @@ async def test_the_handshake_lists_what_is_enabled(wire: Wire, caplog: pytest.Lo
     await wire.closed()
     [line] = caplog.messages
     assert "(client id app): SASL mechanism GSSAPI is not enabled (sasl.enabled.mechanisms: PLAIN, SCRAM-" in line
+
+
+async def test_a_token_without_signature_is_accepted_only_where_oauthbearer_is_named() -> None:
+    claims = {"sub": "alice", "exp": 9e9}
+    for config, code in (({}, Err.UNSUPPORTED_SASL_MECHANISM), (ALL_MECHANISMS, Err.NONE)):
+        async with secured(config=config) as cluster:
+            wire = await Wire.connect(cluster.bootstrap)
+            assert (await handshake(wire, "OAUTHBEARER")).error_code == code
+            if code == Err.NONE:
+                assert (await token(wire, bearer(jwt(claims)))).error_code == 0
+                assert await serves(wire)
+            await wire.close()
 
 
 @pytest.mark.parametrize(
@@ -174,7 +187,7 @@ async def test_on_an_authenticated_connection_both_requests_are_refused(wire: Wi
 @pytest.fixture
 async def sessions() -> AsyncIterator[Cluster]:
     """Of 30 s."""
-    async with secured(ALICE | {"bob": "x"}, {"connections.max.reauth.ms": 30_000}) as cluster:
+    async with secured(ALICE | {"bob": "x"}, {"connections.max.reauth.ms": 30_000, **ALL_MECHANISMS}) as cluster:
         yield cluster
 
 
@@ -279,7 +292,7 @@ def sized(data: bytes) -> bytes:
     return struct.pack(">i", len(data)) + data
 
 
-@pytest.mark.parametrize("mechanism", ALL[:3])
+@pytest.mark.parametrize("mechanism", ALL)
 async def test_after_version_0_tokens_have_no_header(kafka: Cluster, mechanism: str) -> None:
     host, _, port = kafka.bootstrap.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))

@@ -335,10 +335,19 @@ def test_a_secured_server_names_its_certificate_authority(serve: type[Served], t
         return len(brokers)
 
     assert asyncio.run(ask()) == 1
-    assert served.end(signal.SIGTERM)[0] == 0
+    mechanisms = "PLAIN, SCRAM-SHA-512, SCRAM-SHA-256"
+    said = f"broker-sim serve: security.protocol SASL_SSL; SASL mechanisms {mechanisms}\n"
+    assert served.end(signal.SIGTERM) == (0, "", said)
 
 
 def test_what_does_not_fit_a_secured_server(tmp_path: Path) -> None:
     done = command("serve", "--security-protocol", "SASL_SSL")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "users: a SASL_SSL listener needs users" in done.stderr
+    way_out = "as in --user alice=secret, or --config sasl.enabled.mechanisms=OAUTHBEARER\n"
+    assert done.stderr == f"broker-sim serve: users: a SASL_SSL listener needs users, {way_out}"
+
+
+def test_a_user_without_a_name_or_a_password_is_not_shown() -> None:
+    done = command("serve", "--security-protocol", "SASL_SSL", "--user", "=secret")
+    assert (done.returncode, done.stdout, "secret'" in done.stderr) == (2, "", False)
+    assert "argument --user: no name and password (expected e.g. alice=secret)" in done.stderr
