@@ -78,8 +78,8 @@ examples:
       brokers on 9092, 9093 and 9094; logs and groups are kept in ./kafka-data
   broker-sim serve --as-version 3.9 --config group.initial.rebalance.delay.ms=0
       behave as Kafka 3.9 (the Scala group coordinator), without the initial rebalance delay of 3 s
-  broker-sim serve --security-protocol SASL_SSL --user alice=secret --tls-dir ./tls
-      clients authenticate as alice and trust ./tls/ca.pem, which is made at the first start
+  broker-sim serve --security-protocol SASL_SSL --users-file ./users --tls-dir ./tls
+      clients authenticate as users of ./users (lines like alice=secret) and trust ./tls/ca.pem, made at the first start
   broker-sim serve --host 0.0.0.0 --port 9092 --advertised-host broker --listener EXTERNAL://localhost:29092
       in a container: broker:9092 for clients in other containers, localhost:29092 for those on the host
   broker-sim serve --data ./copy-of-a-kafka-log-dir
@@ -450,11 +450,13 @@ def _serve(arguments: argparse.Namespace) -> int:
             advertised_host=arguments.advertised_host,
             listeners=arguments.listener,
             security_protocol=arguments.security_protocol,
-            users=dict(arguments.user),
+            users=security.users(arguments),
             tls_dir=arguments.tls_dir,
             **_incidents(arguments),
         )
         control = None if arguments.control is None else _control(cluster, arguments)
+        for line in security.open_to_others(arguments):
+            complain("broker-sim serve", line)
         loop_factory = None if arguments.no_uvloop else _uvloop_factory()
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             runner.run(_serve_until_signal(cluster, control, arguments.import_describe, until_eof=arguments.until_eof))

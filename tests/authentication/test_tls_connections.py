@@ -172,7 +172,10 @@ async def test_what_is_made_for_a_run_goes_with_it() -> None:
     async with Cluster(security_protocol="SSL") as kafka:
         directory = Path(kafka.security.ca_file).parent
         assert sorted(path.name for path in directory.iterdir()) == ["ca.pem", "client.pem", "server.pem"]
-        assert {path.name: path.stat().st_mode & 0o077 for path in directory.glob("*r.pem")} == {"server.pem": 0}
+        assert {path.name: path.stat().st_mode & 0o077 for path in directory.glob("*e*.pem")} == {
+            "client.pem": 0,
+            "server.pem": 0,
+        }
     assert not directory.exists()
 
 
@@ -184,6 +187,12 @@ async def test_what_is_in_a_directory_is_kept_and_used_again(tmp_path: Path) -> 
             contents.append({path.name: path.read_bytes() for path in (tmp_path / "tls").iterdir()})
             assert await served(await connect(kafka, trusting(kafka))) == 1
     assert contents[0] == contents[1]
+
+
+async def test_a_key_in_the_place_of_a_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    (tmp_path / "client.pem").write_text("of an interrupted run")
+    async with Cluster(security_protocol="SSL", tls_dir=tmp_path):
+        assert (tmp_path / "client.pem").stat().st_mode & 0o777 == 0o600
 
 
 async def test_certificates_of_one_s_own(tmp_path: Path) -> None:

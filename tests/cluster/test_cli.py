@@ -347,6 +347,82 @@ def test_what_does_not_fit_a_secured_server(tmp_path: Path) -> None:
     assert done.stderr == f"broker-sim serve: users: a SASL_SSL listener needs users, {way_out}"
 
 
+def test_users_of_a_file_and_of_the_environment(
+    serve: type[Served], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A password may have blanks, '=' and '#'; --user comes before the file, and the file before the environment."""
+    file = tmp_path / "users"
+    file.write_bytes(b"# of the tests\n\nalice=secret\r\nbob= a=#b \ncarol=of the file\n")
+    file.chmod(0o600)
+
+    async def codes(served: Served, *pairs: tuple[str, str]) -> list[int]:
+        result = []
+        for name, password in pairs:
+            wire = await Wire.connect(served.bootstrap)
+            result.append((await authenticate(wire, name, password)).error_code)
+            await wire.close()
+        return result
+
+    monkeypatch.setenv("BROKER_SIM_USERS", "dora=of the environment\nemil=x")
+    sasl = ("--security-protocol", "SASL_PLAINTEXT")
+    served = serve(*sasl, "--users-file", str(file), "--user", "carol=of the line")
+    pairs = [("alice", "secret"), ("bob", " a=#b "), ("carol", "of the line"), ("emil", "x")]
+    assert asyncio.run(codes(served, *pairs)) == [0, 0, 0, 58]
+    served = serve(*sasl)
+    assert asyncio.run(codes(served, ("dora", "of the environment"), ("emil", "x"))) == [0, 0]
+
+
+@pytest.mark.parametrize("source", ["file", "environment"])
+def test_errors_in_users_name_the_line_and_no_password(tmp_path: Path, source: str) -> None:
+    text = (
+        b"alice=secret-1\nsecret-2\n=secret-3\nbob=\n alice=secret-4\nalice=secret-5\ncarl=secret-\xff\ndora=\0secret\n"
+    )
+    file = tmp_path / "users"
+    file.write_bytes(text)
+    options = ("serve", "--security-protocol", "SASL_SSL")
+    if source == "file":
+        name, done = str(file), command(*options, "--users-file", str(file))
+    else:
+        name = "BROKER_SIM_USERS"
+        done = command(*options, environment={name: text.replace(b"\0", b"\xfe").decode(errors="surrogateescape")})
+    assert (done.returncode, done.stdout) == (2, "")
+    told = [line.removeprefix(f"broker-sim serve: {name}:") for line in done.stderr.splitlines()]
+    assert told == [
+        *(f"{line}: not a user name, '=' and a password (expected e.g. alice=secret)" for line in (2, 3, 4)),
+        "5: the user name ' alice' has blanks around it",
+        "6: the user 'alice' of line 1 again; remove one of the two lines",
+        *(f"{line}: not a line of text in UTF-8" for line in (7, 8)),
+    ]
+
+
+def test_a_users_file_that_can_not_be_read(tmp_path: Path) -> None:
+    done = command("serve", "--security-protocol", "SASL_SSL", "--users-file", str(tmp_path / "none"))
+    assert done.stderr == f"broker-sim serve: users file {tmp_path}/none: No such file or directory\n"
+    (tmp_path / "large").write_bytes(b"#" * 1_048_577)
+    done = command("serve", "--security-protocol", "SASL_SSL", "--users-file", str(tmp_path / "large"))
+    assert (
+        done.stderr == f"broker-sim serve: users file {tmp_path}/large is too large (expected at most 1048576 bytes)\n"
+    )
+
+
+def test_a_warning_about_secrets_that_others_can_read(serve: type[Served], tmp_path: Path) -> None:
+    users, token = tmp_path / "users", tmp_path / "token"
+    users.write_text("alice=secret")
+    token.write_text("token")
+    options = ("--security-protocol", "SASL_PLAINTEXT", "--users-file", str(users), "--control", "0")
+    for mode, warned in ((0o644, True), (0o640, True), (0o600, False)):
+        users.chmod(mode)
+        token.chmod(mode)
+        _, _, errors = serve(*options, "--control-token-file", str(token)).end(signal.SIGTERM)
+        said = [line for line in errors.splitlines() if "can read" in line]
+        pairs = (("--users-file", users), ("--control-token-file", token))
+        warnings = [
+            f"broker-sim serve: {option}: other users of the machine can read {path} (mode {mode:o}); chmod 600 {path}"
+            for option, path in pairs
+        ]
+        assert said == (warnings if warned else [])
+
+
 def test_a_user_without_a_name_or_a_password_is_not_shown() -> None:
     done = command("serve", "--security-protocol", "SASL_SSL", "--user", "=secret")
     assert (done.returncode, done.stdout, "secret'" in done.stderr) == (2, "", False)
