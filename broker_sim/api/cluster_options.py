@@ -229,7 +229,7 @@ class _Address(FieldKind[str]):
     def read(self, value: object, what: str = "") -> str:
         if not isinstance(value, str):
             raise refusal(what, value, self.meant)
-        return value
+        return Text(0).read(value, what)
 
 
 class _Generator(FieldKind[random.Random]):
