@@ -337,6 +337,59 @@ async def test_a_failure_after_version_0_has_no_answer(
     assert reason in line
 
 
+async def fails_raw(kafka: Cluster, mechanism: str, sent: bytes, caplog: pytest.LogCaptureFixture) -> Wire:
+    """A client whose bytes behind SaslHandshake of version 0 are refused: what happens at once has happened."""
+    wire = await Wire.connect(kafka.bootstrap)
+    await wire.send(SaslHandshakeRequest(mechanism), 0)
+    caplog.clear()
+    wire.write_raw(sent)
+    async with asyncio.timeout(60):
+        while not caplog.messages:
+            await asyncio.sleep(0)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    return wire
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "sent", "is_delayed"),
+    [
+        ("PLAIN", sized(b"\0alice\0no"), True),
+        ("PLAIN", sized(b"\0nobody\0no"), True),
+        ("PLAIN", sized(b"bob\0alice\0secret"), True),
+        ("PLAIN", b"\x7f\xff\xff\xff", True),
+        ("PLAIN", b"\xff\xff\xff\xff", True),
+        ("SCRAM-SHA-256", sized(b"n,a=bob,n=alice,r=abc"), True),
+        ("SCRAM-SHA-256", sized(b"n,,n=nobody,r=abc"), False),
+        ("SCRAM-SHA-256", sized(b"no message"), False),
+        ("OAUTHBEARER", sized(bearer(jwt({"sub": "carol", "exp": 9e9}), gs2="n,a=bob,")), True),
+        ("OAUTHBEARER", sized(b"no message"), False),
+        ("OAUTHBEARER", sized(bearer(jwt({"sub": "carol", "exp": 9e9}), scheme="Basic")), False),
+    ],
+)
+async def test_a_failure_after_version_0_is_delayed_as_one_with_an_answer(
+    caplog: pytest.LogCaptureFixture, mechanism: str, sent: bytes, is_delayed: bool
+) -> None:
+    """Measured on 3.4.0, 4.1.0 and 4.4.0: what Kafka has as SaslException closes at once, as an error of the network."""
+    async with secured(config={DELAY: 2**31 - 1, **ALL_MECHANISMS}) as kafka:
+        wire = await fails_raw(kafka, mechanism, sent, caplog)
+        assert bool(kafka.servers[0].connections) is is_delayed
+        if is_delayed:
+            wire.write_raw(sized(b"\0alice\0secret") + b"\xff\xff\xff\xff")
+        await wire.close()
+        async with asyncio.timeout(60):
+            while kafka.servers[0].connections:
+                await asyncio.sleep(0)
+        assert len(caplog.messages) == 1, "nothing behind the failure is read"
+
+
+async def test_a_failure_after_version_0_closes_after_the_delay(caplog: pytest.LogCaptureFixture) -> None:
+    async with secured(config={DELAY: 20}) as kafka:
+        wire = await fails_raw(kafka, "PLAIN", sized(b"\0alice\0no"), caplog)
+        await wire.closed()
+        await wire.close()
+
+
 async def test_a_client_that_leaves_between_handshake_and_token(kafka: Cluster) -> None:
     journal = kafka.observe()
     wire = await Wire.connect(kafka.bootstrap)

@@ -7,9 +7,11 @@ import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import trustme
 
 from broker_sim.api.cluster import Cluster, ClusterError
 from broker_sim.authentication.certificates import TlsFiles
@@ -129,6 +131,29 @@ async def test_a_client_certificate_of_another_authority(tmp_path: Path, caplog:
         context.load_cert_chain(others.client)
         await refused_after_the_handshake(kafka, context)
         assert "its certificate is not signed by the ca.pem" in await logged(caplog)
+
+
+@pytest.mark.parametrize(
+    ("days", "reason"),
+    [
+        ((-2, -1), "its certificate has expired"),
+        ((1, 2), "its certificate is not yet valid"),
+    ],
+)
+async def test_a_client_certificate_that_is_not_valid_now(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, days: tuple[int, int], reason: str
+) -> None:
+    authority, now = trustme.CA(), datetime.now(UTC)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
+    begin, end = (now + timedelta(days=each) for each in days)
+    issued = authority.issue_cert("client", not_before=begin, not_after=end)
+    issued.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "own.pem"))
+    async with Cluster(security_protocol="SSL", tls_dir=tmp_path, config={"ssl.client.auth": "required"}) as kafka:
+        context = trusting(kafka)
+        context.load_cert_chain(tmp_path / "own.pem")
+        await refused_after_the_handshake(kafka, context)
+        assert (await logged(caplog)).endswith(f"TLS handshake: {reason}")
 
 
 @pytest.mark.parametrize("graceful", [True, False])
