@@ -1,4 +1,4 @@
-"""What pyproject.toml can't say: the time of a wheel's files. Without it they have the times of the clone, and no two wheels are equal."""
+"""What pyproject.toml can not say: the time of the files in a wheel, which would else be the one of the clone."""
 
 import os
 
