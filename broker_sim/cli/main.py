@@ -158,7 +158,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         arguments.parser = parser
     wrong = [word for word in rest if word.startswith("-") or not hasattr(arguments, "words")]
     if wrong:
-        arguments.parser.error(f"unrecognized arguments: {' '.join(wrong)}")
+        arguments.parser.unrecognized(wrong)
     if rest:
         arguments.words += rest  # argparse takes words behind an option for strangers
     return arguments
