@@ -29,6 +29,7 @@ from broker_sim.fields.kinds import (
     ListOf,
     MapOf,
     NameOrNumber,
+    Password,
     SettingValue,
     Text,
     error_about,
@@ -228,7 +229,7 @@ class _Address(FieldKind[str]):
     def read(self, value: object, what: str = "") -> str:
         if not isinstance(value, str):
             raise refusal(what, value, self.meant)
-        return value
+        return Text(0).read(value, what)
 
 
 class _Generator(FieldKind[random.Random]):
@@ -301,7 +302,7 @@ class Options(TypedDict, total=False):
     security_protocol: Annotated[
         str, about(Choice(SECURITY_PROTOCOLS), "what clients must do: security.protocol of Kafka", default="PLAINTEXT")
     ]
-    users: Annotated[Mapping[str, str] | None, about(MapOf(Text()), "passwords by user name, for SASL")]
+    users: Annotated[Mapping[str, str] | None, about(MapOf(Password()), "passwords by user name, for SASL")]
     tls_dir: Annotated[
         str | os.PathLike[str] | None, about(_Directory(), "certificates of SSL and SASL_SSL, made where missing")
     ]

@@ -16,7 +16,10 @@ class AuthenticationFailed(Exception):
     def __init__(self, reason: str, shown: str | None = None) -> None:
         super().__init__(reason)
         self.shown = shown
+        self.is_delayed = shown is not None
+        """Whether the connection is closed after connection.failed.authentication.delay.ms also where there is no answer: what Kafka
+        has as SaslAuthenticationException, not as SaslException (KafkaChannel.prepare)."""
 
 
 class Unanswered(AuthenticationFailed):
-    """Where Kafka meets an exception of Java's own: the connection is closed without an answer."""
+    """Where Kafka meets an exception of Java's own: the connection is closed without an answer and at once."""

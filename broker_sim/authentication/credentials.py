@@ -24,6 +24,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from broker_sim.fields.kinds import Password, Text
+
 __all__ = ["HASHES", "ScramCredential", "ScramCredentials", "Users"]
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -135,14 +137,16 @@ class ScramCredentials:
 
 class Users(UserDict[str, str]):
     """Passwords by user name. ``replaced`` is called with each name whose password is set or removed: what was stored of this user
-    has no effect any more. (A ClusterThread hands out copies of what is a dict.)"""
+    has no effect any more. Setting one raises UsageError for what can't be encoded, as a login must. (A ClusterThread hands out copies
+    of what is a dict.)"""
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self.replaced: Callable[[str], object] = lambda name: None
         super().__init__(users)
 
     def __setitem__(self, name: str, password: str) -> None:
-        super().__setitem__(name, password)
+        name = Text().read(name, "users")
+        super().__setitem__(name, Password().read(password, f"users: {name}"))
         self.replaced(name)
 
     def __delitem__(self, name: str) -> None:

@@ -23,6 +23,9 @@ from broker_sim.authentication.credentials import HASHES, ScramCredential, Scram
 
 __all__ = ["Exchange", "begin"]
 
+_NONCE_IS_CHECKED = (3, 7)
+"""The first release that compares the nonce of a client's final message with its own (CVE-2024-56128, fixed in 3.7.2 and 3.8.1)."""
+
 _LONGEST_MS = 2**63 - 1
 """What Java's Math.round makes of a later time."""
 
@@ -32,6 +35,12 @@ _VALUE = "[\\x01-\\x2b\\x2d-\\x7f]+"
 _BASE64 = "(?:[A-Za-z0-9/+]{4})*(?:[A-Za-z0-9/+]{3}=|[A-Za-z0-9/+]{2}==)?"
 _EXTENSIONS = f"(?:,[A-Za-z]+={_VALUE})*"
 """As ScramMessages has them."""
+
+
+_DOUBLED_NONCE = (
+    "the SCRAM client final message has the client's nonce twice, as librdkafka before 2.6.1 sends it (kcat of Debian 12); update the "
+    "client: Kafka accepts that before 3.7.2 and 3.8.1 alone (CVE-2024-56128)"
+)
 
 
 class Exchange:
@@ -85,9 +94,11 @@ class Scram(Exchange):
     _FIRST = re.compile(f"n,(?:a=({_SASL_NAME}))?,(?:m={_VALUE},)?n=({_SASL_NAME}),r=({_NONCE})({_EXTENSIONS})")
     _FINAL = re.compile(f"c=({_BASE64}),r=({_NONCE}){_EXTENSIONS},p=({_BASE64})")
 
-    def __init__(self, mechanism: str, credentials: ScramCredentials, rng: random.Random) -> None:
-        self._mechanism, self._credentials, self._rng = mechanism, credentials, rng
-        self._name = self._nonce = self._messages = ""
+    def __init__(
+        self, mechanism: str, credentials: ScramCredentials, rng: random.Random, release: tuple[int, int]
+    ) -> None:
+        self._mechanism, self._credentials, self._rng, self._release = mechanism, credentials, rng, release
+        self._name = self._nonce = self._clients_nonce = self._messages = ""
         self._credential: ScramCredential | None = None
 
     def evaluate(self, token: bytes) -> bytes:
@@ -110,7 +121,7 @@ class Scram(Exchange):
             but = f"has no credential for {self._mechanism}, but for {has}" if has else "does not exist"
             raise AuthenticationFailed(f"user {name!r} {but}")
         _check_acts_as(acts_as or "", name)
-        self._name, self._nonce = name, f"{nonce}{self._rng.randbytes(18).hex()}"
+        self._name, self._nonce, self._clients_nonce = name, f"{nonce}{self._rng.randbytes(18).hex()}", nonce
         first = f"r={self._nonce},s={base64.b64encode(credential.salt).decode()},i={credential.iterations}"
         bare = [f"n={sasl_name}", f"r={nonce}", *(f"{key}={value}" for key, value in extensions.items())]
         self._messages = ",".join([*bare, first])  # signed is what was understood, not what was sent
@@ -119,8 +130,11 @@ class Scram(Exchange):
 
     def _final(self, text: str, credential: ScramCredential) -> bytes:
         found = self._FINAL.fullmatch(text)
-        if found is None or found[2] != self._nonce:
+        if found is None:
             raise AuthenticationFailed("invalid SCRAM client final message")
+        if found[2] != self._nonce and self._release >= _NONCE_IS_CHECKED:
+            doubled = found[2] == self._clients_nonce + self._nonce
+            raise AuthenticationFailed(_DOUBLED_NONCE if doubled else "another nonce in the SCRAM client final message")
         channel, nonce, proof = (
             base64.b64encode(base64.b64decode(found[1])).decode(),
             found[2],
@@ -245,5 +259,5 @@ def begin(
     """An exchange of one of `security.MECHANISMS`; ``users``: passwords, for PLAIN; ``now_ms``: the broker's clock, which OAuth tokens
     expire by; ``release``: of Kafka."""
     if mechanism in HASHES:
-        return Scram(mechanism, credentials, rng)
+        return Scram(mechanism, credentials, rng, release)
     return Plain(users) if mechanism == "PLAIN" else OAuthBearer(now_ms, release)

@@ -26,13 +26,17 @@ if TYPE_CHECKING:
     from broker_sim.config.settings import BrokerConfig
     from broker_sim.metadata.cluster_state import ClusterState
 
-__all__ = ["MECHANISMS", "Sasl", "Security"]
+__all__ = ["EXAMPLE_USERS", "MECHANISMS", "Sasl", "Security"]
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER")
 """Kafka's values of sasl.mechanism, in the order of the HashSet that SaslHandshake lists; GSSAPI (Kerberos) and those of cloud
 providers are not here."""
 
 _ENABLED = "sasl.enabled.mechanisms"
+_BY_PASSWORD = tuple(name for name in MECHANISMS if name != "OAUTHBEARER")
+"""Enabled by default. OAUTHBEARER must be named: its tokens are not signed, so that passwords of users would protect nothing."""
+EXAMPLE_USERS = "{'alice': 'secret'}"
+"""Users as an argument of `Cluster`, in errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,7 @@ class Security:
         self.tls: ssl.SSLContext | None = None
         self._kept = None if tls_dir is None else Path(tls_dir)
         self._temporary: Path | None = None
+        self._enabled: tuple[str, ...] = ()
         if tls_dir is not None and not self.has_tls:
             raise UsageError(f"tls_dir: a {protocol} listener has no TLS (expected security_protocol SSL or SASL_SSL)")
         if users and not self.has_sasl:
@@ -77,9 +82,11 @@ class Security:
                 f"users: a {protocol} listener has none (expected security_protocol SASL_PLAINTEXT or SASL_SSL)"
             )
         if self.has_sasl:
-            mechanisms = self._mechanisms(config)
-            if not users and mechanisms != ("OAUTHBEARER",):
-                raise UsageError(f"users: a {protocol} listener needs users, as in {{'alice': 'secret'}}")
+            self._enabled = self._mechanisms(config)
+            if not users and self._enabled != ("OAUTHBEARER",):
+                raise UsageError(
+                    f"users: a {protocol} listener needs users, as in {EXAMPLE_USERS}, or {_ENABLED}=OAUTHBEARER"
+                )
 
     @property
     def has_tls(self) -> bool:
@@ -92,8 +99,8 @@ class Security:
         return self.protocol.startswith("SASL")
 
     def _mechanisms(self, config: BrokerConfig) -> tuple[str, ...]:
-        """Those that are enabled; where nothing is said, all that there are. Raises UsageError."""
-        config.assume(_ENABLED, ",".join(MECHANISMS))
+        """Those that are enabled; where nothing is said, those with passwords. Raises UsageError."""
+        config.assume(_ENABLED, ",".join(_BY_PASSWORD))
         given = tuple(config.list(_ENABLED))
         for name in given:
             if name not in MECHANISMS:
@@ -134,6 +141,18 @@ class Security:
                     state.has_changed()
 
             self.users.replaced = replaced
+
+    def summary(self) -> str:
+        """What clients must do, and what is not verified, in a line for people; of an open cluster."""
+        said = [f"security.protocol {self.protocol}"]
+        unverified = []
+        if self.sasl is not None:
+            said.append(f"SASL mechanisms {', '.join(self.sasl.mechanisms)}")
+            if "OAUTHBEARER" in self.sasl.mechanisms:
+                unverified.append("OAuth tokens, which have no signature: a client of OAUTHBEARER may be any user")
+        elif self.tls is not None and not self.tls.verify_mode:
+            unverified.append("who clients are (ssl.client.auth is none)")
+        return "; ".join([*said, *(f"not verified: {what}" for what in unverified)])
 
     def close(self) -> None:
         """Remove the certificates that were made for this run alone."""

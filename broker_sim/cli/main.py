@@ -78,8 +78,8 @@ examples:
       brokers on 9092, 9093 and 9094; logs and groups are kept in ./kafka-data
   broker-sim serve --as-version 3.9 --config group.initial.rebalance.delay.ms=0
       behave as Kafka 3.9 (the Scala group coordinator), without the initial rebalance delay of 3 s
-  broker-sim serve --security-protocol SASL_SSL --user alice=secret --tls-dir ./tls
-      clients authenticate as alice and trust ./tls/ca.pem, which is made at the first start
+  broker-sim serve --security-protocol SASL_SSL --users-file ./users --tls-dir ./tls
+      clients authenticate as users of ./users (lines like alice=secret) and trust ./tls/ca.pem, made at the first start
   broker-sim serve --host 0.0.0.0 --port 9092 --advertised-host broker --listener EXTERNAL://localhost:29092
       in a container: broker:9092 for clients in other containers, localhost:29092 for those on the host
   broker-sim serve --data ./copy-of-a-kafka-log-dir
@@ -158,7 +158,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         arguments.parser = parser
     wrong = [word for word in rest if word.startswith("-") or not hasattr(arguments, "words")]
     if wrong:
-        arguments.parser.error(f"unrecognized arguments: {' '.join(wrong)}")
+        arguments.parser.unrecognized(wrong)
     if rest:
         arguments.words += rest  # argparse takes words behind an option for strangers
     return arguments
@@ -220,6 +220,8 @@ _REPEATABLE: dict[str, Any] = {"action": "append", "default": []}
 
 
 def _add_serve(commands: Commands) -> None:
+    from broker_sim.cli import security
+
     # options in the order of --help; most have no type, since `Cluster` checks them and reports all errors together
     serve = add_command(
         commands,
@@ -249,7 +251,7 @@ def _add_serve(commands: Commands) -> None:
         help="load groups from a file: output of kafka-consumer-groups --describe, or JSON; repeatable",
     )
     add("--sync", action="store_true", help="call fsync before an append is acknowledged")
-    _add_security(add)
+    security.add_options(add)
     add(
         "--as-version",
         default="4.1",
@@ -275,27 +277,6 @@ def _add_serve(commands: Commands) -> None:
     add("--journal", metavar="DIR", help="record events in files of this directory, one JSON object per line")
     add("--clock", default="real", metavar="MODE", help="real, scaled:10 (ten times as fast) or manual (default: real)")
     add("--seed", type=int, metavar="N", help="seed of the random numbers (default: a different one each time)")
-
-
-def _add_security(add: Callable[..., object]) -> None:
-    add(
-        "--security-protocol",
-        default="PLAINTEXT",
-        metavar="P",
-        help="what clients must do: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL (default: %(default)s)",
-    )
-    add(
-        "--user",
-        type=setting("alice=secret"),
-        **_REPEATABLE,
-        metavar="NAME=PASSWORD",
-        help="a user for SASL (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512); repeatable",
-    )
-    add(
-        "--tls-dir",
-        metavar="DIR",
-        help="directory of the certificates, made where they are missing (default: a temporary one)",
-    )
 
 
 def _add_where(commands: Commands) -> None:
@@ -444,6 +425,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     import logging
 
     from broker_sim.api.cluster import Cluster, ClusterError
+    from broker_sim.cli import security
 
     class Visible(logging.Formatter):
         """Nothing that a client chose does something to a terminal."""
@@ -468,16 +450,18 @@ def _serve(arguments: argparse.Namespace) -> int:
             advertised_host=arguments.advertised_host,
             listeners=arguments.listener,
             security_protocol=arguments.security_protocol,
-            users=dict(arguments.user),
+            users=security.users(arguments),
             tls_dir=arguments.tls_dir,
             **_incidents(arguments),
         )
         control = None if arguments.control is None else _control(cluster, arguments)
+        for line in security.open_to_others(arguments):
+            complain("broker-sim serve", line)
         loop_factory = None if arguments.no_uvloop else _uvloop_factory()
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             runner.run(_serve_until_signal(cluster, control, arguments.import_describe, until_eof=arguments.until_eof))
     except (ClusterError, UsageError) as error:
-        complain("broker-sim serve", error)
+        complain("broker-sim serve", security.by_options(error))
         return 2
     return 0
 
@@ -552,6 +536,8 @@ async def _serve_until_signal(
             print(f"{TLS}{cluster.security.ca_file}", flush=True)
         if control is not None:
             print(f"{CONTROL}{control.url}", flush=True)
+        if cluster.state.security_protocol != "PLAINTEXT":
+            print(f"broker-sim serve: {cluster.security.summary()}", file=sys.stderr, flush=True)
         _prepare(cluster, loop)
         try:
             await stop.wait()

@@ -17,13 +17,13 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from types import FrameType
 from typing import Any, NoReturn, TypeAlias
 
-from broker_sim.common.text import expected, visible
+from broker_sim.common.text import expected, nearest, visible
 
 __all__ = [
     "BROKEN",
@@ -65,6 +65,13 @@ class Parser(argparse.ArgumentParser):
         choices = action.choices
         if choices is not None and value not in choices:
             raise argparse.ArgumentError(action, f"invalid choice: {value!r}; {expected(value, map(str, choices))}")
+
+    def unrecognized(self, words: Sequence[str]) -> NoReturn:
+        """Words that no option of this parser is; the most similar option is named."""
+        options = [name[2:] for name in self._option_string_actions if name.startswith("--")]
+        meant = dict.fromkeys(nearest(word[2:].partition("=")[0], options) for word in words if word.startswith("--"))
+        hint = " and ".join(f"'--{name}'" for name in meant if name is not None)
+        self.error(f"unrecognized arguments: {' '.join(words)}{hint and f'; did you mean {hint}?'}")
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE, f"{self.prog}: {visible(message)} (see {self.prog} --help)\n")

@@ -18,6 +18,12 @@ AT_ONCE = 20
 
 PERIOD_MS = 10_000
 
+COUNTED = 100
+"""Reasons that are counted by themselves; in a flood each may have text of a client's choice."""
+
+SHOWN = 3
+"""The most frequent reasons, named with their counts."""
+
 REMEMBERED = 4096
 """The number of remembered lines; with more lines each may be logged once more."""
 
@@ -60,7 +66,8 @@ class Refusals:
     def __init__(self, log: logging.Logger, now_ms: Callable[[], int]) -> None:
         self._log, self._now_ms = log, now_ms
         self._since_ms = -PERIOD_MS
-        self._logged = self._unlogged = 0
+        self._logged = 0
+        self._unlogged: dict[str, int] = {}
         self._once = Once()
 
     def log(self, client_host: str, client_id: str | None, reason: str) -> None:
@@ -72,17 +79,28 @@ class Refusals:
         client, why = named(client_id), short(reason, 500)
         # a client whose security.protocol is wrong connects again and again: its line is there once, and counted from then on
         if not self._once.first(client_host, client, why) or self._logged >= AT_ONCE:
-            self._unlogged += 1
+            counted = why if why in self._unlogged or len(self._unlogged) < COUNTED else ""
+            self._unlogged[counted] = self._unlogged.get(counted, 0) + 1
             return
         self._logged += 1
         more = f"; more within {duration_text(PERIOD_MS)} are counted, not logged" if self._logged == AT_ONCE else ""
         self._log.warning("closing the connection of %s (client id %s): %s%s", client_host, client, why, more)
 
     def end(self) -> None:
-        """Log the number of closed connections that got no line of their own."""
-        if self._unlogged:
-            self._log.warning("%d more connections were closed for the same reason", self._unlogged)
-            self._unlogged = 0
+        """Log the number of closed connections that got no line of their own, and why most of them were closed."""
+        counts, self._unlogged = self._unlogged, {}
+        if not counts:
+            return
+        others = counts.pop("", 0)
+        first = sorted(counts, key=lambda why: -counts[why])[:SHOWN]
+        parts = [f"{counts[why]} x {why}" for why in first]
+        total = sum(counts.values()) + others
+        rest = total - sum(counts[why] for why in first)
+        self._log.warning(
+            "%d more connections were closed: %s",
+            total,
+            "; ".join([*parts, *([f"{rest} x other reasons"] if rest else [])]),
+        )
 
 
 def size_in_words(size: int) -> str:

@@ -20,6 +20,7 @@ from broker_sim.common.text import UsageError
 from broker_sim.control.clusters import DEFAULT
 from broker_sim.control.operations import find
 from broker_sim.control.routes import FORMS, PREFIX
+from broker_sim.fields.kinds import Text
 
 __all__ = ["ControlClient", "ControlFailed", "Unreachable"]
 
@@ -46,7 +47,7 @@ class ControlClient:
         if url.isdigit():
             url = f"127.0.0.1:{url}"
         self.url = (url if "://" in url else f"http://{url}").rstrip("/")
-        if not re.fullmatch(r"https?://[^/]+", self.url):
+        if not re.fullmatch(r"https?://[^/\s\ud800-\udfff]+", self.url):
             raise UsageError(
                 f"control server {url!r} is not an address (expected http://HOST:PORT, HOST:PORT or a port)"
             )
@@ -55,7 +56,8 @@ class ControlClient:
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def perform(self, operation: str, **params: Any) -> Any:
-        """Do an operation by its name; returns its answer. Raises ControlFailed, Unreachable, UsageError for no such operation."""
+        """Do an operation by its name; returns its answer. Raises ControlFailed, Unreachable, UsageError for no such
+        operation and for a text that UTF-8 can't encode."""
         with self._open(operation, params) as reply:
             return _json(reply.read(), self.url)
 
@@ -90,6 +92,9 @@ class ControlClient:
     def _open(self, name: str, params: Mapping[str, Any], ending: str = "") -> Any:
         operation = find(name)
         given = {key: value for key, value in params.items() if value is not None}
+        for key, value in {"cluster": self.cluster, **given}.items():
+            if isinstance(value, str):
+                Text(0).read(value, key)  # a path and a query can't have what the server would refuse
         path = operation.path
         for key in [part[1:-1] for part in path.split("/") if part.startswith("{")]:
             path = path.replace(f"{{{key}}}", quote(str(given.pop(key, "")), safe=""))

@@ -407,8 +407,12 @@ def _given(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _client(arguments: argparse.Namespace) -> ControlClient:
     path = arguments.control_token_file
-    secret = os.environ.get(TOKEN_VARIABLE) if path is None else token.read(path)
-    return ControlClient(arguments.control, secret or None, getattr(arguments, "cluster", "default"))
+    secret = os.environ.get(TOKEN_VARIABLE) or None
+    if path is not None:
+        secret = token.read(path)
+    elif secret is not None:
+        secret = token.checked(secret, TOKEN_VARIABLE)
+    return ControlClient(arguments.control, secret, getattr(arguments, "cluster", "default"))
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -21,11 +21,12 @@ import contextlib
 import hmac
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
+from broker_sim.common.refusals import Refusals, host_of
 from broker_sim.common.text import UsageError, installing
 from broker_sim.control.clusters import DEFAULT, Clusters
 from broker_sim.control.on_journal import lines
@@ -38,6 +39,7 @@ from broker_sim.network.server import bind_error
 
 try:
     from aiohttp import web
+    from aiohttp.http import HttpProcessingError
 except ImportError as missing:  # pragma: no cover - the tests have it
     raise ImportError(f"the control server needs aiohttp: {installing('aiohttp')}") from missing
 
@@ -49,6 +51,7 @@ __all__ = ["ControlError", "ControlServer"]
 log = logging.getLogger("broker_sim.control")
 
 MAX_BODY = 1 << 20
+MAX_FIELDS = 100
 BODY_S = 30.0
 OPERATION_S = LONGEST_WAIT_S + 30.0
 """What anything may take; only a clock that is moved by years of timers comes near."""
@@ -64,6 +67,28 @@ class _EarlyResponse(Exception):
     def __init__(self, status: int, text: str, **headers: str) -> None:
         super().__init__(text)
         self.status, self.headers = status, headers
+
+
+class _ConnectionLog(logging.LoggerAdapter[logging.Logger]):
+    """The log of aiohttp's connections: one line for a request that is not valid HTTP, where aiohttp has a traceback; in a flood a
+    line from time to time."""
+
+    def __init__(self, logger: logging.Logger, now_ms: Callable[[], int]) -> None:
+        super().__init__(logger)
+        self._refusals = Refusals(logger, now_ms)
+
+    def exception(self, msg: object, *args: Any, exc_info: Any = True, **options: Any) -> None:
+        if isinstance(exc_info, HttpProcessingError | web.RequestPayloadError):
+            host = (str(args[0]), 0) if args else None
+            self._refusals.log(host_of(host), None, f"invalid HTTP: {_in_a_line(exc_info)}")
+        else:
+            super().exception(msg, *args, exc_info=exc_info, **options)
+
+
+def _in_a_line(error: Exception) -> str:
+    """What is wrong, of aiohttp's words, which begin with the status and show the bytes below it."""
+    message = str(error).removeprefix("400, message:").lstrip()
+    return " ".join(message.partition("\n\n")[0].split()).rstrip(":")
 
 
 class ControlServer:
@@ -96,14 +121,18 @@ class ControlServer:
         """Listen, and watch the cluster from now on. Raises ControlError where the port can't be had."""
         app = web.Application(client_max_size=MAX_BODY)
         app.router.add_route("*", r"/{path:[\s\S]*}", self._answer)  # a group id may hold a newline
-        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
+        default = self.clusters.get(DEFAULT)
+        connections = _ConnectionLog(log, default.state.clock.wire.now_ms)
+        runner = web.AppRunner(
+            app, access_log=None, logger=connections, handler_cancellation=True, shutdown_timeout=1.0
+        )
         await runner.setup()
         try:
             await web.TCPSite(runner, self.host or None, self.port).start()
         except OSError as error:
             await runner.cleanup()
             raise ControlError(f"the control server: {bind_error(self.host, self.port, error)}") from None
-        self.clusters.get(DEFAULT).observe()
+        default.observe()
         self._runner = runner
         self.port = runner.addresses[0][1]
 
@@ -142,7 +171,7 @@ class ControlServer:
         """Refuse who may not ask; see rule 2."""
         if self._token is not None:
             scheme, _, sent = request.headers.get("Authorization", "").partition(" ")
-            if scheme.lower() != "bearer" or not hmac.compare_digest(sent.strip().encode(), self._token.encode()):
+            if scheme.lower() != "bearer" or not _same(sent.strip(), self._token):
                 raise _EarlyResponse(
                     401,
                     "this control server wants its token: Authorization: Bearer TOKEN",
@@ -210,6 +239,8 @@ class ControlServer:
                 return await request.read()
         except TimeoutError:
             raise _EarlyResponse(408, f"the body did not come within {BODY_S:g} s") from None
+        except web.RequestPayloadError as error:
+            raise _EarlyResponse(400, f"the body can't be read: {_in_a_line(error)}") from None
 
     # --- other forms --------------------------------------------------------------------------------------------------
 
@@ -244,6 +275,11 @@ _SAFE = {
 }
 
 
+def _same(sent: str, token: str) -> bool:
+    """Whether a header's text, in which aiohttp has bytes that are no UTF-8 as halves of surrogate pairs, is the token."""
+    return hmac.compare_digest(sent.encode("utf-8", "surrogateescape"), token.encode())
+
+
 def _without_port(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
@@ -261,7 +297,11 @@ def _picture(text: str, kind: str) -> web.Response:
 
 def _query(request: web.Request, asked: OperationRoute) -> dict[str, Any]:
     given: dict[str, Any] = {}
-    for name, value in parse_qsl(request.rel_url.raw_query_string, keep_blank_values=True, max_num_fields=100):
+    try:
+        pairs = parse_qsl(request.rel_url.raw_query_string, keep_blank_values=True, max_num_fields=MAX_FIELDS)
+    except ValueError:
+        raise UsageError(f"a query has at most {MAX_FIELDS} parameters") from None
+    for name, value in pairs:
         parameter = asked.operation.parameters.get(name)
         if parameter is not None and isinstance(parameter.kind, ListOf):
             given.setdefault(name, []).extend(part for part in value.split(",") if part)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from broker_sim.common.text import UsageError
 
-__all__ = ["for_address", "is_loopback", "read"]
+__all__ = ["checked", "for_address", "is_loopback", "read"]
 
 MAX_BYTES = 4096
 
@@ -31,8 +31,13 @@ def read(path: str) -> str:
         raise UsageError(f"token file {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         text = ""
-    if not text or len(text) > MAX_BYTES or not text.isprintable() or " " in text:
-        raise UsageError(f"token file {path} holds no token: one line of printable ASCII without blanks")
+    return checked(text, f"token file {path}")
+
+
+def checked(text: str, source: str) -> str:
+    """The text, which is a token. Raises UsageError, without the text."""
+    if not 0 < len(text) <= MAX_BYTES or not text.isascii() or not text.isprintable() or " " in text:
+        raise UsageError(f"{source} holds no token: one line of printable ASCII without blanks")
     return text
 
 

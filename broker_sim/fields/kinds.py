@@ -40,6 +40,7 @@ __all__ = [
     "Number",
     "Objects",
     "OneOrMore",
+    "Password",
     "SettingValue",
     "Text",
     "error_about",
@@ -237,10 +238,33 @@ class Text(FieldKind[str]):
             raise error_about(what, f"{len(value)} characters are too many, at most {MAX_TEXT}")
         if "\0" in value:
             raise refusal(what, value, "a text without NUL characters")
+        if not _is_utf8(value):
+            raise refusal(what, value, "a text in UTF-8, without halves of surrogate pairs")
         return value
 
     def schema(self) -> dict[str, Any]:
         return {"type": "string", "maxLength": MAX_TEXT}
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether it can be encoded: what JSON spells as ``\\ud800`` can't, and what a command line has of bytes that are no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class Password(Text):
+    """A text that no error shows."""
+
+    meant = f"a password, a text in UTF-8 of 1 to {MAX_TEXT} characters without NUL"
+
+    def read(self, value: object, what: str = "") -> str:
+        try:
+            return super().read(value, what)
+        except UsageError:
+            raise error_about(what, f"the value is not {self.meant}") from None
 
 
 class Choice(FieldKind[str]):
@@ -347,12 +371,15 @@ class MapOf(FieldKind[dict[str, T]]):
     def read(self, value: object, what: str = "") -> dict[str, T]:
         given = _map_of(value) if isinstance(value, str) else value
         if not isinstance(given, Mapping) or not all(isinstance(name, str) and name for name in given):
+            if isinstance(self.value, Password):
+                raise error_about(what, f"the value is not {self.meant}")
             raise refusal(what, value, self.meant)
         _few(given, what)
         result: dict[str, T] = {}
         problems = Problems()
         for name, item in given.items():
             with problems.at(name):
+                Text().read(name, what)
                 result[name] = self.value.read(item, f"{what}: {name}" if what else name)
         problems.check()
         return result

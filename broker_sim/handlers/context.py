@@ -69,6 +69,7 @@ from kafka_wire.codec import EncodeError
 
 if TYPE_CHECKING:
     from broker_sim.authentication.authenticator import Authenticator
+    from broker_sim.common.clock import Timer
     from broker_sim.common.refusals import Refusals
     from broker_sim.handlers import Listener, LookUp, Route, Routes
     from broker_sim.metadata.cluster_state import Broker
@@ -80,6 +81,7 @@ __all__ = [
     "Deferred",
     "FastHandler",
     "InterceptedContext",
+    "Later",
     "Owner",
     "RequestContext",
     "Tap",
@@ -155,8 +157,9 @@ class ConnectionLike(Protocol):
     def forget_repeats(self) -> None:
         """Handle no request as a repeated one: each may be refused from now on."""
 
-    def read_tokens(self, authenticate: Callable[[bytes], bytes]) -> None:
-        """After this request SASL tokens come without headers; ``authenticate`` answers one, or raises AuthenticationFailed."""
+    def read_tokens(self, authenticate: Callable[[bytes], bytes], later: Later) -> None:
+        """After this request SASL tokens come without headers; ``authenticate`` answers one, or raises AuthenticationFailed, and then
+        the connection is closed ``later``."""
 
     def mute(self, muted: bool) -> None:
         """Handle no further request until it is unmuted; replies go out."""
@@ -197,6 +200,9 @@ class Owner(Protocol):
     def end_iteration(self) -> None:
         """Flush the open batches now, if there are any."""
 
+
+Later = Callable[[Callable[[], object]], "Timer"]
+"""Calls a function after a while, unless the timer is cancelled."""
 
 FastHandler = Callable[[ConnectionLike, bytes, int, int], "bytes | Deferred | None"]
 

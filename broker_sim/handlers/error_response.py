@@ -23,9 +23,11 @@ from kafka_wire.schema import ERROR_TEXT, Entity, EntityBy, FieldSpec
 from kafka_wire.wire import MAX_STRING
 
 if TYPE_CHECKING:
+    from broker_sim.common.clock import Timer
     from broker_sim.handlers.context import RequestContext
+    from broker_sim.metadata.cluster_state import ClusterState
 
-__all__ = ["error_response", "first_error", "has_long_text", "plain_answer", "refuse_client"]
+__all__ = ["after_failure_delay", "error_response", "first_error", "has_long_text", "plain_answer", "refuse_client"]
 
 
 _READ_MS = 100
@@ -198,6 +200,10 @@ def refuse_client(ctx: RequestContext, response: Any, reason: str) -> None:
         ctx.reply(response)
         clock.call_at_ms(clock.now_ms() + _READ_MS, ctx.connection.close)
 
-    delay_ms = ctx.broker.state.config.int("connection.failed.authentication.delay.ms")
-    timer = clock.call_at_ms(clock.now_ms() + delay_ms, answer)
-    ctx.on_disconnect(timer.cancel)
+    ctx.on_disconnect(after_failure_delay(ctx.broker.state, answer).cancel)
+
+
+def after_failure_delay(state: ClusterState, act: Callable[[], object]) -> Timer:
+    """``act`` is called after connection.failed.authentication.delay.ms by the client's clock."""
+    clock = state.clock.wire
+    return clock.call_at_ms(clock.now_ms() + state.config.int("connection.failed.authentication.delay.ms"), act)

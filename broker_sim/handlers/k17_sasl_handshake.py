@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from broker_sim.common.refusals import named
 from broker_sim.common.text import short
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.error_response import refuse_client
+from broker_sim.handlers.error_response import after_failure_delay, refuse_client
 from kafka_wire.errors import Err
 from kafka_wire.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
@@ -42,7 +42,7 @@ def handle(ctx: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeR
         )
         return None
     if ctx.api_version == 0 and authenticator.expects_token:
-        ctx.connection.read_tokens(partial(_token, authenticator))
+        ctx.connection.read_tokens(partial(_token, authenticator), partial(after_failure_delay, ctx.broker.state))
     return SaslHandshakeResponse(mechanisms=mechanisms)
 
 

@@ -90,13 +90,15 @@ def write_state(
 ) -> bytes:
     """Write `cluster.json`: `state`, and every topic's text, one a line; returns the whole of it. Raises OSError, and then the
     one that was there `before` still is: one that is in place and can be neither made durable nor taken back counts.
+    Where it has credentials of users its owner alone may read it.
     """
+    private = bool(state.get("scram_credentials"))
     path = directory / STATE_FILE
     head = json.dumps({"format": FORMAT, **state}, indent=1)[:-2]
     rows = ",\n".join(f"  {json.dumps(name)}: {text}" for name, text in topics.items())
     data = f'{head},\n "topics": {{\n{rows}\n }}\n}}\n'.encode()
     try:
-        files.replace_file(path, data, sync=True)
+        files.replace_file(path, data, sync=True, private=private)
     except OSError:
         if not _stands(path, data, before, files):
             raise
@@ -112,7 +114,7 @@ def _stands(path: Path, data: bytes, before: bytes | None, files: Files) -> bool
         with contextlib.suppress(OSError):
             if files.read_file(path) != data:
                 return False
-            files.replace_file(path, before, sync=sync)
+            files.replace_file(path, before, sync=sync, private=True)  # it may have had credentials
     try:
         return files.read_file(path) == data
     except OSError:

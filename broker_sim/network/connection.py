@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.common.refusals import host_of, size_in_words
 from broker_sim.common.text import short
 from broker_sim.handlers import Listener, Route, UnsupportedRequest
-from broker_sim.handlers.context import DEFERRED, LARGE, InterceptedContext, Owner, RequestContext, Tap
+from broker_sim.handlers.context import DEFERRED, LARGE, InterceptedContext, Later, Owner, RequestContext, Tap
 from broker_sim.handlers.error_response import error_response, has_long_text
 from broker_sim.handlers.repeated import Again
 from broker_sim.network.repeated_requests import Template
@@ -557,11 +557,11 @@ class Connection(asyncio.Protocol):
         """Each request is looked up in ``routes`` from now on, which may refuse it."""
         self._memo = NoMemo()
 
-    def read_tokens(self, authenticate: Callable[[bytes], bytes]) -> None:
+    def read_tokens(self, authenticate: Callable[[bytes], bytes], later: Later) -> None:
         """See ``context``: until the client is authenticated it sends tokens with a size and no header."""
         from broker_sim.network.sasl_tokens import SaslTokens
 
-        self._transport.set_protocol(SaslTokens(self, self._transport, authenticate))  # type: ignore[union-attr, arg-type]
+        self._transport.set_protocol(SaslTokens(self, self._transport, authenticate, later))  # type: ignore[union-attr, arg-type]
 
     def failed(self, what: object) -> None:
         """Close after an exception in our own code, which goes into the log."""

@@ -39,8 +39,8 @@ _REASONS = (
         ("UNKNOWN_CA", "CERTIFICATE_UNKNOWN", "BAD_CERTIFICATE"),
         "it does not trust the broker's certificate; give it the ca.pem",
     ),
+    (("ALERT_CERTIFICATE_EXPIRED",), "for it the broker's certificate has expired, or is not valid yet"),
     (("PEER_DID_NOT_RETURN_A_CERTIFICATE",), "it has no certificate, and ssl.client.auth is required"),
-    (("CERTIFICATE_VERIFY_FAILED",), "its certificate is not signed by the ca.pem"),
     (("NO_SHARED_CIPHER", "UNSUPPORTED_PROTOCOL"), "it has no cipher or version of TLS in common with the broker"),
     (
         ("HTTP_REQUEST", "WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTPS_PROXY_REQUEST", "UNEXPECTED_MESSAGE"),
@@ -48,6 +48,9 @@ _REASONS = (
     ),
 )
 """What OpenSSL calls it, and what it means for a client."""
+
+_UNSIGNED = (18, 19, 20, 21)
+"""OpenSSL's X509_V_ERR_ codes of a certificate whose chain does not lead to the ca.pem."""
 
 
 class _TlsTransport(asyncio.Transport):
@@ -206,6 +209,11 @@ class TlsProtocol(asyncio.Protocol):
 
     def _reason(self, error: ssl.SSLError) -> str:
         name = error.reason or ""
+        if isinstance(error, ssl.SSLCertVerificationError):
+            if error.verify_code in _UNSIGNED:
+                return "its certificate is not signed by the ca.pem"
+            said = error.verify_message
+            return f"its {said}" if said.startswith("certificate ") else f"its certificate is not accepted: {said}"
         for names, reason in _REASONS:
             if any(part in name for part in names):
                 return reason.format(protocol=self._protocol)

@@ -64,6 +64,10 @@ class Files:
     def size(self, fd: int) -> int:
         return os.fstat(fd).st_size
 
+    def make_private(self, fd: int) -> None:
+        """From now on the file's owner alone may read it."""
+        os.fchmod(fd, 0o600)
+
     def truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)
 
@@ -168,8 +172,9 @@ class Files:
                 self.truncate(fd, position)
             raise
 
-    def replace_file(self, path: Path, data: bytes, *, sync: bool = False) -> None:
-        """Put `data` in the place of the file, atomically; with `sync` a loss of power leaves the one or the other.
+    def replace_file(self, path: Path, data: bytes, *, sync: bool = False, private: bool = False) -> None:
+        """Put `data` in the place of the file, atomically; with `sync` a loss of power leaves the one or the other. `private`: only
+        its owner may read it.
 
         An error leaves no half of it: but where only the last sync of the directory failed the new file is in its place.
         """
@@ -177,6 +182,8 @@ class Files:
         try:
             fd = self.open(fresh, create=True)
             try:
+                if private:
+                    self.make_private(fd)
                 self.truncate(fd, 0)
                 self.append(fd, data, 0)
                 if sync:

@@ -7,12 +7,14 @@ from typing import Any
 
 from broker_sim import Cluster
 from broker_sim.authentication.client import client_tokens
+from broker_sim.authentication.security import MECHANISMS
 from kafka_wire.messages.k17_sasl_handshake import SaslHandshakeRequest
 from kafka_wire.messages.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from tests.support.bearer_tokens import web_token
 from tests.support.wire import Wire
 
 ALICE = {"alice": "secret"}
+ALL_MECHANISMS = {"sasl.enabled.mechanisms": ",".join(MECHANISMS)}
 
 
 def secured(users: Mapping[str, str] = ALICE, config: Mapping[str, object] | None = None, **options: Any) -> Cluster:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 import random
 import re
 from typing import Any
@@ -139,7 +141,7 @@ def test_scram_first_messages_that_are_refused(mechanism: str, first: bytes, rea
         (lambda final: final.replace(b"p=", b"p=AAAA"), "a proof of "),
         (lambda final: re.sub(b"p=....", b"p=AAAA", final), "wrong password of user 'alice'"),
         (lambda final: final[:-8] + b"p=!", "invalid SCRAM client final message"),
-        (lambda final: final.replace(b"r=", b"r=x"), "invalid SCRAM client final message"),
+        (lambda final: final.replace(b"r=", b"r=x"), "another nonce in the SCRAM client final message"),
         (lambda final: b"", "invalid SCRAM client final message"),
     ],
 )
@@ -147,6 +149,44 @@ def test_scram_final_messages_that_are_refused(mechanism: str, change: Any, reas
     broker, client = exchange(mechanism), client_tokens(mechanism, "alice", "secret")
     final = client.send(broker.evaluate(next(client)))
     assert str(failure(broker, change(final))).startswith(reason)
+
+
+def final_of(broker: Exchange, nonce: str) -> bytes:
+    """alice's final message with the right proof for that nonce; ``{client}`` and ``{broker}`` stand for those of the exchange."""
+    bare = "n=alice,r=abc"
+    first = broker.evaluate(f"n,,{bare}".encode()).decode()
+    fields = dict(part.split("=", 1) for part in first.split(","))
+    salted = hashlib.pbkdf2_hmac("sha256", b"secret", base64.b64decode(fields["s"]), int(fields["i"]))
+    unproven = f"c=biws,r={nonce.format(client='abc', broker=fields['r'])}"
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    messages = f"{bare},{first},{unproven}".encode()
+    signature = hmac.digest(hashlib.sha256(client_key).digest(), messages, "sha256")
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    return f"{unproven},p={base64.b64encode(proof).decode()}".encode()
+
+
+@pytest.mark.parametrize(
+    ("nonce", "reason"),
+    [
+        ("{broker}", None),
+        ("{client}{broker}", "has the client's nonce twice, as librdkafka before 2.6.1 sends it"),
+        ("{client}", "another nonce in the SCRAM client final message"),
+        ("x", "another nonce in the SCRAM client final message"),
+    ],
+)
+@pytest.mark.parametrize("release", [(3, 4), (3, 6), (3, 7), (3, 8), (4, 4)])
+def test_another_nonce_than_the_broker_s_is_accepted_before_3_7(
+    release: tuple[int, int], nonce: str, reason: str | None
+) -> None:
+    rng = random.Random(1)
+    credentials = ScramCredentials(ALICE, {}, SCRAM, rng)
+    broker = begin("SCRAM-SHA-256", ALICE, credentials, rng, lambda: NOW_MS, release)
+    final = final_of(broker, nonce)
+    if reason is None or release < (3, 7):
+        assert broker.evaluate(final).startswith(b"v=")
+        assert broker.complete
+    else:
+        assert reason in str(failure(broker, final))
 
 
 @pytest.mark.parametrize("mechanism", SCRAM)

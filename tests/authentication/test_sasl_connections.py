@@ -17,12 +17,13 @@ from kafka_wire.messages.k17_sasl_handshake import SaslHandshakeRequest
 from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
 from kafka_wire.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafka_wire.messages.k36_sasl_authenticate import SaslAuthenticateRequest
-from tests.authentication.exchange import ALICE, authenticate, handshake, jwt, secured, token
+from tests.authentication.exchange import ALICE, ALL_MECHANISMS, authenticate, handshake, jwt, secured, token
 from tests.support.bearer_tokens import bearer
 from tests.support.wire import Wire, WireClosedError
 
 DELAY = "connection.failed.authentication.delay.ms"
-ALL = ["PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER"]
+ALL = ["PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256"]
+"""The mechanisms that are enabled where nothing is said."""
 VERSIONS = ApiVersionsRequest("test", "1")
 
 
@@ -55,7 +56,7 @@ async def is_cut_off(wire: Wire, *requests: tuple[object, int]) -> None:
         await wire.send(*requests[-1])
 
 
-@pytest.mark.parametrize("mechanism", ALL[:3])
+@pytest.mark.parametrize("mechanism", ALL)
 async def test_an_authenticated_client_is_served(wire: Wire, mechanism: str) -> None:
     assert (await wire.send(VERSIONS, 3)).error_code == 0
     answer = await authenticate(wire, mechanism=mechanism)
@@ -69,6 +70,18 @@ async def test_the_handshake_lists_what_is_enabled(wire: Wire, caplog: pytest.Lo
     await wire.closed()
     [line] = caplog.messages
     assert "(client id app): SASL mechanism GSSAPI is not enabled (sasl.enabled.mechanisms: PLAIN, SCRAM-" in line
+
+
+async def test_a_token_without_signature_is_accepted_only_where_oauthbearer_is_named() -> None:
+    claims = {"sub": "alice", "exp": 9e9}
+    for config, code in (({}, Err.UNSUPPORTED_SASL_MECHANISM), (ALL_MECHANISMS, Err.NONE)):
+        async with secured(config=config) as cluster:
+            wire = await Wire.connect(cluster.bootstrap)
+            assert (await handshake(wire, "OAUTHBEARER")).error_code == code
+            if code == Err.NONE:
+                assert (await token(wire, bearer(jwt(claims)))).error_code == 0
+                assert await serves(wire)
+            await wire.close()
 
 
 @pytest.mark.parametrize(
@@ -174,7 +187,7 @@ async def test_on_an_authenticated_connection_both_requests_are_refused(wire: Wi
 @pytest.fixture
 async def sessions() -> AsyncIterator[Cluster]:
     """Of 30 s."""
-    async with secured(ALICE | {"bob": "x"}, {"connections.max.reauth.ms": 30_000}) as cluster:
+    async with secured(ALICE | {"bob": "x"}, {"connections.max.reauth.ms": 30_000, **ALL_MECHANISMS}) as cluster:
         yield cluster
 
 
@@ -279,7 +292,7 @@ def sized(data: bytes) -> bytes:
     return struct.pack(">i", len(data)) + data
 
 
-@pytest.mark.parametrize("mechanism", ALL[:3])
+@pytest.mark.parametrize("mechanism", ALL)
 async def test_after_version_0_tokens_have_no_header(kafka: Cluster, mechanism: str) -> None:
     host, _, port = kafka.bootstrap.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -322,6 +335,59 @@ async def test_a_failure_after_version_0_has_no_answer(
     await wire.closed()
     [line] = caplog.messages
     assert reason in line
+
+
+async def fails_raw(kafka: Cluster, mechanism: str, sent: bytes, caplog: pytest.LogCaptureFixture) -> Wire:
+    """A client whose bytes behind SaslHandshake of version 0 are refused: what happens at once has happened."""
+    wire = await Wire.connect(kafka.bootstrap)
+    await wire.send(SaslHandshakeRequest(mechanism), 0)
+    caplog.clear()
+    wire.write_raw(sent)
+    async with asyncio.timeout(60):
+        while not caplog.messages:
+            await asyncio.sleep(0)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    return wire
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "sent", "is_delayed"),
+    [
+        ("PLAIN", sized(b"\0alice\0no"), True),
+        ("PLAIN", sized(b"\0nobody\0no"), True),
+        ("PLAIN", sized(b"bob\0alice\0secret"), True),
+        ("PLAIN", b"\x7f\xff\xff\xff", True),
+        ("PLAIN", b"\xff\xff\xff\xff", True),
+        ("SCRAM-SHA-256", sized(b"n,a=bob,n=alice,r=abc"), True),
+        ("SCRAM-SHA-256", sized(b"n,,n=nobody,r=abc"), False),
+        ("SCRAM-SHA-256", sized(b"no message"), False),
+        ("OAUTHBEARER", sized(bearer(jwt({"sub": "carol", "exp": 9e9}), gs2="n,a=bob,")), True),
+        ("OAUTHBEARER", sized(b"no message"), False),
+        ("OAUTHBEARER", sized(bearer(jwt({"sub": "carol", "exp": 9e9}), scheme="Basic")), False),
+    ],
+)
+async def test_a_failure_after_version_0_is_delayed_as_one_with_an_answer(
+    caplog: pytest.LogCaptureFixture, mechanism: str, sent: bytes, is_delayed: bool
+) -> None:
+    """Measured on 3.4.0, 4.1.0 and 4.4.0: what Kafka has as SaslException closes at once, as an error of the network."""
+    async with secured(config={DELAY: 2**31 - 1, **ALL_MECHANISMS}) as kafka:
+        wire = await fails_raw(kafka, mechanism, sent, caplog)
+        assert bool(kafka.servers[0].connections) is is_delayed
+        if is_delayed:
+            wire.write_raw(sized(b"\0alice\0secret") + b"\xff\xff\xff\xff")
+        await wire.close()
+        async with asyncio.timeout(60):
+            while kafka.servers[0].connections:
+                await asyncio.sleep(0)
+        assert len(caplog.messages) == 1, "nothing behind the failure is read"
+
+
+async def test_a_failure_after_version_0_closes_after_the_delay(caplog: pytest.LogCaptureFixture) -> None:
+    async with secured(config={DELAY: 20}) as kafka:
+        wire = await fails_raw(kafka, "PLAIN", sized(b"\0alice\0no"), caplog)
+        await wire.closed()
+        await wire.close()
 
 
 async def test_a_client_that_leaves_between_handshake_and_token(kafka: Cluster) -> None:

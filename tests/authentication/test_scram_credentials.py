@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from broker_sim import Cluster, ClusterError
 from broker_sim.authentication.credentials import HASHES, ScramCredential, Users
+from broker_sim.common.text import UsageError
 from kafka_wire.errors import Err
 from kafka_wire.messages.k50_describe_user_scram_credentials import (
     SCRAM_MECHANISMS,
@@ -109,6 +111,26 @@ def test_every_way_to_change_a_password_is_reported(change: Callable[[Users], ob
     assert users in ({"alice": "rotated"}, {})
 
 
+@pytest.mark.parametrize(
+    ("name", "password", "reason"),
+    [
+        ("alice", "half \ud800", "users: alice: the value is not a password, a text in UTF-8 of 1 to 32767 characters"),
+        ("alice", "", "users: alice: the value is not a password"),
+        ("alice", b"secret", "users: alice: the value is not a password"),
+        ("half \ud800", "secret", r"users: 'half \\ud800' is not a text in UTF-8, without halves of surrogate pairs"),
+    ],
+)
+async def test_a_user_that_no_login_could_name_is_refused(name: str, password: Any, reason: str) -> None:
+    for act in (
+        lambda: Users({name: password}),
+        lambda: Users({}).update({name: password}),
+        lambda: Cluster(security_protocol="SASL_SSL", users={name: password}),
+    ):
+        with pytest.raises((UsageError, ClusterError), match=reason) as raised:
+            act()
+        assert "secret" not in str(raised.value)
+
+
 async def test_only_mechanisms_that_are_enabled_follow_from_a_password() -> None:
     async with secured(config={"sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512"}) as kafka:
         assert await described(kafka) == {"alice": [2]}
@@ -127,6 +149,16 @@ async def test_credentials_and_deletions_are_there_after_a_restart(tmp_path: Pat
     async with secured(data_dir=tmp_path) as kafka:
         assert await described(kafka) == {"alice": [1, 2]}
         assert await logs_in(kafka, "alice", "secret"), "the password is the one that the cluster was made with"
+
+
+async def test_a_file_with_credentials_is_for_its_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.json"
+    async with secured(data_dir=tmp_path) as kafka:
+        await alter(kafka, upsertion("bob", "stored"))
+        assert file.stat().st_mode & 0o777 == 0o600
+    file.chmod(0o644)  # as a release before left it
+    async with secured(data_dir=tmp_path):
+        assert file.stat().st_mode & 0o777 == 0o600
 
 
 async def test_a_plaintext_listener_stores_credentials_for_later(tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import trustme
 
 from broker_sim.api.cluster import Cluster, ClusterError
 from broker_sim.authentication.certificates import TlsFiles
@@ -131,6 +133,29 @@ async def test_a_client_certificate_of_another_authority(tmp_path: Path, caplog:
         assert "its certificate is not signed by the ca.pem" in await logged(caplog)
 
 
+@pytest.mark.parametrize(
+    ("days", "reason"),
+    [
+        ((-2, -1), "its certificate has expired"),
+        ((1, 2), "its certificate is not yet valid"),
+    ],
+)
+async def test_a_client_certificate_that_is_not_valid_now(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, days: tuple[int, int], reason: str
+) -> None:
+    authority, now = trustme.CA(), datetime.now(UTC)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
+    begin, end = (now + timedelta(days=each) for each in days)
+    issued = authority.issue_cert("client", not_before=begin, not_after=end)
+    issued.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "own.pem"))
+    async with Cluster(security_protocol="SSL", tls_dir=tmp_path, config={"ssl.client.auth": "required"}) as kafka:
+        context = trusting(kafka)
+        context.load_cert_chain(tmp_path / "own.pem")
+        await refused_after_the_handshake(kafka, context)
+        assert (await logged(caplog)).endswith(f"TLS handshake: {reason}")
+
+
 @pytest.mark.parametrize("graceful", [True, False])
 async def test_a_broker_goes_down_and_comes_back_while_handshakes_go_on(kafka: Cluster, graceful: bool) -> None:
     host, _, port = kafka.bootstrap.split(",")[0].rpartition(":")
@@ -172,7 +197,10 @@ async def test_what_is_made_for_a_run_goes_with_it() -> None:
     async with Cluster(security_protocol="SSL") as kafka:
         directory = Path(kafka.security.ca_file).parent
         assert sorted(path.name for path in directory.iterdir()) == ["ca.pem", "client.pem", "server.pem"]
-        assert {path.name: path.stat().st_mode & 0o077 for path in directory.glob("*r.pem")} == {"server.pem": 0}
+        assert {path.name: path.stat().st_mode & 0o077 for path in directory.glob("*e*.pem")} == {
+            "client.pem": 0,
+            "server.pem": 0,
+        }
     assert not directory.exists()
 
 
@@ -184,6 +212,12 @@ async def test_what_is_in_a_directory_is_kept_and_used_again(tmp_path: Path) -> 
             contents.append({path.name: path.read_bytes() for path in (tmp_path / "tls").iterdir()})
             assert await served(await connect(kafka, trusting(kafka))) == 1
     assert contents[0] == contents[1]
+
+
+async def test_a_key_in_the_place_of_a_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    (tmp_path / "client.pem").write_text("of an interrupted run")
+    async with Cluster(security_protocol="SSL", tls_dir=tmp_path):
+        assert (tmp_path / "client.pem").stat().st_mode & 0o777 == 0o600
 
 
 async def test_certificates_of_one_s_own(tmp_path: Path) -> None:

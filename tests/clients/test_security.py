@@ -182,7 +182,7 @@ def test_sasl_plaintext_with_plain(client: str, serve: Serve, session: Open) -> 
 
 @ALL
 def test_oauthbearer_with_an_unsecured_token(client: str, serve: Serve, session: Open) -> None:
-    one = session(client, serve("SASL_PLAINTEXT"))
+    one = session(client, serve("SASL_PLAINTEXT", config={"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER"}))
     one.connect(mechanism="OAUTHBEARER", user="bob")
     one.works()
 

@@ -180,7 +180,15 @@ class TestBadInput:
             (["serve", "--brokers", "0"], "brokers: '0' is not a whole number from 1"),
             (["serve", "--as-version", "2.8"], "2.8"),
             (["serve", "--as-version", "next"], "next"),
-            (["serve", "--nonsense"], "unrecognized arguments: --nonsense"),
+            (["serve", "--nonsense"], "unrecognized arguments: --nonsense (see broker-sim serve --help)"),
+            (["serve", "--prt", "9092"], "unrecognized arguments: --prt 9092; did you mean '--port'? (see"),
+            (["serve", "--prt=9092"], "unrecognized arguments: --prt=9092; did you mean '--port'? (see"),
+            (["serve", "--tpic=a", "--Port=1"], "--tpic=a --Port=1; did you mean '--topic' and '--port'? (see"),
+            (
+                ["clock", "--clustr", "c1"],
+                "unrecognized arguments: --clustr; did you mean '--cluster'? (see broker-sim clock",
+            ),
+            (["--versoin"], "unrecognized arguments: --versoin; did you mean '--version'? (see broker-sim --help)"),
             (["nonsense"], "invalid choice: 'nonsense'"),
             (["where"], "the following arguments are required: GROUP"),
             (["where", "g", "--partitions", "0"], "'0' is not a whole number from 1"),
@@ -335,10 +343,95 @@ def test_a_secured_server_names_its_certificate_authority(serve: type[Served], t
         return len(brokers)
 
     assert asyncio.run(ask()) == 1
-    assert served.end(signal.SIGTERM)[0] == 0
+    mechanisms = "PLAIN, SCRAM-SHA-512, SCRAM-SHA-256"
+    said = f"broker-sim serve: security.protocol SASL_SSL; SASL mechanisms {mechanisms}\n"
+    assert served.end(signal.SIGTERM) == (0, "", said)
 
 
 def test_what_does_not_fit_a_secured_server(tmp_path: Path) -> None:
     done = command("serve", "--security-protocol", "SASL_SSL")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "users: a SASL_SSL listener needs users" in done.stderr
+    way_out = "as in --user alice=secret, or --config sasl.enabled.mechanisms=OAUTHBEARER\n"
+    assert done.stderr == f"broker-sim serve: users: a SASL_SSL listener needs users, {way_out}"
+
+
+def test_users_of_a_file_and_of_the_environment(
+    serve: type[Served], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A password may have blanks, '=' and '#'; --user comes before the file, and the file before the environment."""
+    file = tmp_path / "users"
+    file.write_bytes(b"# of the tests\n\nalice=secret\r\nbob= a=#b \ncarol=of the file\n")
+    file.chmod(0o600)
+
+    async def codes(served: Served, *pairs: tuple[str, str]) -> list[int]:
+        result = []
+        for name, password in pairs:
+            wire = await Wire.connect(served.bootstrap)
+            result.append((await authenticate(wire, name, password)).error_code)
+            await wire.close()
+        return result
+
+    monkeypatch.setenv("BROKER_SIM_USERS", "dora=of the environment\nemil=x")
+    sasl = ("--security-protocol", "SASL_PLAINTEXT")
+    served = serve(*sasl, "--users-file", str(file), "--user", "carol=of the line")
+    pairs = [("alice", "secret"), ("bob", " a=#b "), ("carol", "of the line"), ("emil", "x")]
+    assert asyncio.run(codes(served, *pairs)) == [0, 0, 0, 58]
+    served = serve(*sasl)
+    assert asyncio.run(codes(served, ("dora", "of the environment"), ("emil", "x"))) == [0, 0]
+
+
+@pytest.mark.parametrize("source", ["file", "environment"])
+def test_errors_in_users_name_the_line_and_no_password(tmp_path: Path, source: str) -> None:
+    text = (
+        b"alice=secret-1\nsecret-2\n=secret-3\nbob=\n alice=secret-4\nalice=secret-5\ncarl=secret-\xff\ndora=\0secret\n"
+    )
+    file = tmp_path / "users"
+    file.write_bytes(text)
+    options = ("serve", "--security-protocol", "SASL_SSL")
+    if source == "file":
+        name, done = str(file), command(*options, "--users-file", str(file))
+    else:
+        name = "BROKER_SIM_USERS"
+        done = command(*options, environment={name: text.replace(b"\0", b"\xfe").decode(errors="surrogateescape")})
+    assert (done.returncode, done.stdout) == (2, "")
+    told = [line.removeprefix(f"broker-sim serve: {name}:") for line in done.stderr.splitlines()]
+    assert told == [
+        *(f"{line}: not a user name, '=' and a password (expected e.g. alice=secret)" for line in (2, 3, 4)),
+        "5: the user name ' alice' has blanks around it",
+        "6: the user 'alice' of line 1 again; remove one of the two lines",
+        *(f"{line}: not a line of text in UTF-8" for line in (7, 8)),
+    ]
+
+
+def test_a_users_file_that_can_not_be_read(tmp_path: Path) -> None:
+    done = command("serve", "--security-protocol", "SASL_SSL", "--users-file", str(tmp_path / "none"))
+    assert done.stderr == f"broker-sim serve: users file {tmp_path}/none: No such file or directory\n"
+    (tmp_path / "large").write_bytes(b"#" * 1_048_577)
+    done = command("serve", "--security-protocol", "SASL_SSL", "--users-file", str(tmp_path / "large"))
+    assert (
+        done.stderr == f"broker-sim serve: users file {tmp_path}/large is too large (expected at most 1048576 bytes)\n"
+    )
+
+
+def test_a_warning_about_secrets_that_others_can_read(serve: type[Served], tmp_path: Path) -> None:
+    users, token = tmp_path / "users", tmp_path / "token"
+    users.write_text("alice=secret")
+    token.write_text("token")
+    options = ("--security-protocol", "SASL_PLAINTEXT", "--users-file", str(users), "--control", "0")
+    for mode, warned in ((0o644, True), (0o640, True), (0o600, False)):
+        users.chmod(mode)
+        token.chmod(mode)
+        _, _, errors = serve(*options, "--control-token-file", str(token)).end(signal.SIGTERM)
+        said = [line for line in errors.splitlines() if "can read" in line]
+        pairs = (("--users-file", users), ("--control-token-file", token))
+        warnings = [
+            f"broker-sim serve: {option}: other users of the machine can read {path} (mode {mode:o}); chmod 600 {path}"
+            for option, path in pairs
+        ]
+        assert said == (warnings if warned else [])
+
+
+def test_a_user_without_a_name_or_a_password_is_not_shown() -> None:
+    done = command("serve", "--security-protocol", "SASL_SSL", "--user", "=secret")
+    assert (done.returncode, done.stdout, "secret'" in done.stderr) == (2, "", False)
+    assert "argument --user: no name and password (expected e.g. alice=secret)" in done.stderr

@@ -14,7 +14,7 @@ from broker_sim.common.text import UsageError
 from broker_sim.scenario.attached import Attached
 from broker_sim.scenario.clients import Access
 from broker_sim.simulation.world import simulate
-from tests.authentication.exchange import ALICE, authenticate
+from tests.authentication.exchange import ALICE, ALL_MECHANISMS, authenticate
 from tests.support.wire import Wire
 
 GSSAPI = {"sasl.enabled.mechanisms": "GSSAPI"}
@@ -24,7 +24,10 @@ OAUTH = {"sasl.enabled.mechanisms": "OAUTHBEARER"}
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"security_protocol": "SASL_SSL"}, "users: a SASL_SSL listener needs users, as in {'alice': 'secret'}"),
+        (
+            {"security_protocol": "SASL_SSL"},
+            "users: a SASL_SSL listener needs users, as in {'alice': 'secret'}, or sasl.enabled.mechanisms=OAUTHBEARER",
+        ),
         (
             {"users": ALICE},
             "users: a PLAINTEXT listener has none (expected security_protocol SASL_PLAINTEXT or SASL_SSL)",
@@ -48,6 +51,32 @@ def test_arguments_that_do() -> None:
     assert Cluster(security_protocol="sasl_ssl", users=ALICE).security.protocol == "SASL_SSL"
     assert Cluster(security_protocol="SASL_PLAINTEXT", config=OAUTH).security.users == {}
     assert Cluster().security.users == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "summary"),
+    [
+        (
+            {"security_protocol": "SASL_SSL", "users": ALICE},
+            "security.protocol SASL_SSL; SASL mechanisms PLAIN, SCRAM-SHA-512, SCRAM-SHA-256",
+        ),
+        (
+            {"security_protocol": "SASL_PLAINTEXT", "users": ALICE, "config": ALL_MECHANISMS},
+            "security.protocol SASL_PLAINTEXT; SASL mechanisms PLAIN, SCRAM-SHA-512, SCRAM-SHA-256, OAUTHBEARER; not verified: "
+            "OAuth tokens, which have no signature: a client of OAUTHBEARER may be any user",
+        ),
+        (
+            {"security_protocol": "SSL"},
+            "security.protocol SSL; not verified: who clients are (ssl.client.auth is none)",
+        ),
+        ({"security_protocol": "SSL", "config": {"ssl.client.auth": "required"}}, "security.protocol SSL"),
+    ],
+)
+async def test_the_summary_says_what_is_enabled_and_what_is_not_verified(
+    arguments: dict[str, Any], summary: str
+) -> None:
+    async with Cluster(**arguments) as kafka:
+        assert kafka.security.summary() == summary
 
 
 async def test_it_starts_again_with_what_was_changed() -> None:

@@ -20,6 +20,7 @@ from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
 from kafka_wire.messages.k65_describe_transactions import DescribeTransactionsRequest
 from kafka_wire.record_batch import Record, encode_batch
+from tests.authentication.exchange import ALL_MECHANISMS
 from tests.conformance import history
 from tests.conformance.authenticating import SESSION_MS, USERS
 from tests.conformance.driver import GIVE_UP_S, clock_s, create_topic, offsets_topic_ready, topic_known
@@ -279,6 +280,7 @@ async def simulator(generation: str, profile: str) -> AsyncIterator[Any]:
         "as_version": generation,
     }
     if wanted.users:
+        options["config"] |= ALL_MECHANISMS
         async with Cluster(**options, security_protocol="SASL_PLAINTEXT", users=wanted.users) as cluster:
             yield cluster
         return

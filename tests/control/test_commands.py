@@ -27,6 +27,7 @@ from kafka_wire.messages.k08_offset_commit import (
 from tests.control.conftest import FAST_GROUPS
 from tests.control.outside import Outside
 from tests.support import processes
+from tests.support.command import command
 from tests.support.processes import DEADLINE_S
 from tests.support.wire import Wire
 
@@ -127,6 +128,30 @@ def test_wrong_usage_is_one_line_and_code_2(words: list[str], told: str, capsys:
     assert (code, printed.out) == (2, "")
     assert told in printed.err
     assert len(printed.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "told"),
+    [
+        (["group", "\udcff"], {}, "broker-sim group get: group: '\\udcff' is not a text in UTF-8"),
+        (["topic", "delete", "\udcff"], {}, "broker-sim topic delete: topic: '\\udcff' is not a text in UTF-8"),
+        (["clock", "--cluster", "\udcff"], {}, "broker-sim clock get: cluster: '\\udcff' is not a text in UTF-8"),
+        (["clock"], {"BROKER_SIM_CONTROL": "\udcff"}, "control server '\\udcff' is not an address"),
+        (
+            ["clock"],
+            {"BROKER_SIM_CONTROL_TOKEN": "s\u00e9cret"},
+            "BROKER_SIM_CONTROL_TOKEN holds no token: one line of",
+        ),
+        (["serve", "--advertised-host", "\udcff"], {}, "advertised_host: '\\udcff' is not a text in UTF-8"),
+        (["serve", "--host", "\udcff"], {}, "host: '\\udcff' is not a text in UTF-8"),
+    ],
+)
+def test_bytes_of_a_command_line_that_are_no_utf_8(words: list[str], variables: dict[str, str], told: str) -> None:
+    """Python has them as halves of surrogate pairs."""
+    done = command(*words, environment=variables)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_serve_prints_two_lines_and_ends_cleanly(outside: Callable[..., Outside]) -> None:

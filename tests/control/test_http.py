@@ -233,6 +233,71 @@ async def test_what_is_no_decent_http_is_refused(control: Control, sent: bytes) 
     assert (await control.ask("GET", "/v1/topics"))[0] == 200
 
 
+UNREADABLE = {
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n": "invalid HTTP: Duplicate 'Host' header found.",
+    b"GET / HTTP/1.1\r\n\r\n": "invalid HTTP: Missing 'Host' header in request.",
+    b"GET / HTTP/9.9\r\nHost: localhost\r\n\r\n": "invalid HTTP: Bad status line: Invalid HTTP version",
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n": "invalid HTTP: "
+    "Transfer-Encoding can't be present with Content-Length",
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n": "invalid HTTP: Invalid character in",
+}
+
+
+async def test_a_request_that_is_no_http_is_a_line_of_the_log_and_a_flood_of_them_few(
+    control: Control, caplog: pytest.LogCaptureFixture
+) -> None:
+    for sent, reason in UNREADABLE.items():
+        assert (await control.raw(sent)).split()[1] == b"400"
+        [record] = caplog.records
+        assert record.getMessage().startswith(f"closing the connection of /127.0.0.1 (client id none): {reason}")
+        assert (record.name, record.levelname, record.exc_info) == ("broker_sim.control", "WARNING", None)
+        assert "\n" not in record.getMessage()
+        caplog.clear()
+    for number in range(50):
+        await control.raw(f"GET / HTTP/1.1\r\nHost: localhost\r\nX{number} y\r\n\r\n".encode())
+    assert len(caplog.records) < 25
+
+
+@pytest.mark.parametrize("header", ["Authorization: Bearer \xff", "Host: \xff", "Origin: \xff", "Content-Type: \xff"])
+async def test_a_header_that_is_not_utf_8_is_no_error_of_the_server(
+    caplog: pytest.LogCaptureFixture, header: str
+) -> None:
+    host = "" if header.startswith("Host") else "Host: localhost\r\n"
+    for token, status in ((None, (b"403", b"415", b"200")), ("secret", (b"401",))):
+        async with controlled(token=token) as control:
+            sent = f"POST /v1/topics HTTP/1.1\r\n{host}{header}\r\nContent-Length: 2\r\n\r\n{{}}".encode("latin-1")
+            assert (await control.raw(sent)).split()[1] in status
+    assert caplog.records == []
+
+
+async def test_what_a_client_sends_is_no_error_of_the_server(
+    control: Control, caplog: pytest.LogCaptureFixture
+) -> None:
+    status, answer = await control.ask("GET", "/v1/topics?" + "&".join(f"a{number}=1" for number in range(200)))
+    assert (status, answer["error"]) == (400, "a query has at most 100 parameters")
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    status, answer = await control.ask("POST", "/v1/topics", data=b"no gzip", headers=headers)
+    assert (status, answer["error"]) == (400, "the body can't be read: Can not decode content-encoding: gzip")
+    assert [message.partition(": ")[2] for message in caplog.messages] == [
+        "invalid HTTP: Can not decode content-encoding: gzip"
+    ]
+
+
+async def test_halves_of_surrogate_pairs_are_refused_at_the_door(control: Control) -> None:
+    half = "\ud800"
+    for path, body in (
+        ("/v1/clusters", {"security_protocol": "SASL_SSL", "users": {"alice": half}}),
+        ("/v1/clusters", {"security_protocol": "SASL_SSL", "users": {half: "secret"}}),
+        ("/v1/topics", {"topic": half}),
+        ("/v1/topics", {"topic": "new", "configs": {"cleanup.policy": half}}),
+        ("/v1/faults", {"api": "OffsetCommit", "group": half}),
+    ):
+        status, answer = await control.ask(
+            "POST", path, data=json.dumps(body), headers={"Content-Type": "application/json"}
+        )
+        assert (status, "UTF-8" in answer["error"], "secret" in answer["error"]) == (400, True, False), (path, answer)
+
+
 async def test_names_that_climb_stay_names(tmp_path: Path) -> None:
     async with controlled(data_root=tmp_path / "root") as control:
         for data in ("../up", "/etc", "..", ".hidden", "a/b", "a\0b", "x" * 100):

@@ -211,7 +211,7 @@ async def compare(
 ) -> dict[int, tuple[str, str]]:
     """By seed the first answers that differ: the broker's, and the simulator's."""
     limit, out = asyncio.Semaphore(AT_ONCE), {}
-    settings = config(reauthentication_ms)
+    settings = {**config(reauthentication_ms), "sasl.enabled.mechanisms": ",".join(MECHANISMS)}
     async with Cluster(security_protocol="SASL_PLAINTEXT", users=USERS, as_version=version, config=settings) as cluster:
 
         async def one(seed: int) -> None:

@@ -27,6 +27,7 @@ KINDS_OF_VALUES: list[kinds.FieldKind[Any]] = [
     kinds.Duration(1, 600),
     Seconds(),
     kinds.Text(),
+    kinds.Password(),
     kinds.Choice(("Stable", "Empty")),
     kinds.NameOrNumber(),
     kinds.SettingValue(),
@@ -72,6 +73,25 @@ def test_any_value_is_read_or_refused_and_what_was_read_reads_as_itself(
         return
     assert kind.read(once, "it") == once
     assert kind.read(json.loads(json.dumps(once)), "it") == once
+
+
+@pytest.mark.parametrize("kind", [kinds.Text(), kinds.Password(), kinds.SettingValue(), kinds.NameOrNumber()])
+def test_halves_of_surrogate_pairs_are_refused(kind: kinds.FieldKind[Any]) -> None:
+    """JSON can spell them, and a command line has them of bytes that are no UTF-8; Kafka's protocol and files can't."""
+    for text in ("\ud800", "a\udcff"):
+        for many, value in ((kind, text), (kinds.ListOf(kind), [text]), (kinds.MapOf(kind), {"key": text})):
+            with pytest.raises(UsageError, match="UTF-8"):
+                many.read(value, "it")
+        with pytest.raises(UsageError, match="UTF-8"):
+            kinds.MapOf(kind).read({text: "value"}, "it")
+
+
+def test_no_error_shows_a_password() -> None:
+    secret = "sec\0ret"
+    for value in ({"alice": secret}, [secret], {"": "sec\0ret"}, {"alice": [secret]}, f"alice:{secret}"):
+        with pytest.raises(UsageError, match=r"^users: .*the value is not a") as raised:
+            kinds.MapOf(kinds.Password()).read(value, "users")
+        assert "sec" not in str(raised.value)
 
 
 def test_numbers_that_no_float_can_hold_are_refused() -> None:

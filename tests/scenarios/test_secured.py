@@ -79,7 +79,7 @@ async def test_clients_of_every_library_behind_sasl_and_tls(mechanism: str) -> N
             "{security_protocol: SASL_SSL, config: {sasl.enabled.mechanisms: OAUTHBEARER}}",
             "users: a scenario's clients need one",
         ),
-        ("{security_protocol: SASL_SSL, users: [alice]}", "users: ['alice'] is not a map of names to values"),
+        ("{security_protocol: SASL_SSL, users: [alice]}", "users: the value is not a map of names to values"),
     ],
 )
 def test_files_whose_security_is_wrong(cluster: str, reason: str) -> None:

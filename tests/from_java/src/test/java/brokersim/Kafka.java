@@ -14,6 +14,9 @@ public @interface Kafka {
     /** Which Kafka to be, 3.4 to 4.4. */
     String asVersion() default "4.1";
 
+    /** Topics that are there from the start, {@code "orders:6"}; without a number of partitions one. */
+    String[] topics() default {};
+
     /** real, manual, or scaled:10. */
     String clock() default "real";
 

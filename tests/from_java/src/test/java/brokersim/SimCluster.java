@@ -13,15 +13,25 @@ public final class SimCluster implements ExtensionContext.Store.CloseableResourc
     private final Control control;
     private final String id;
     private final String bootstrap;
+    /** JUnit's id of the test, or of the class, that it was made for. */
+    final String owner;
 
-    private SimCluster(Control control, Map<String, Object> created) {
+    private SimCluster(Control control, Map<String, Object> created, String owner) {
         this.control = control;
+        this.owner = owner;
         this.id = (String) created.get("id");
         this.bootstrap = (String) created.get("bootstrap");
     }
 
-    static SimCluster create(Control control, Map<String, Object> options) {
-        return new SimCluster(control, control.call("POST", "/clusters", options));
+    static SimCluster create(Control control, Map<String, Object> options, String owner) {
+        return new SimCluster(control, control.call("POST", "/clusters", options), owner);
+    }
+
+    /** Ends the rules that are still there; one that had to match and never did is a SimError. */
+    void endRules() {
+        for (Map<String, Object> rule : list(call("GET", "/faults", Map.of()), "faults")) {
+            call("DELETE", "/faults/" + rule.get("id"), Map.of());
+        }
     }
 
     /** bootstrap.servers */
@@ -278,7 +288,7 @@ public final class SimCluster implements ExtensionContext.Store.CloseableResourc
         }
     }
 
-    /** A rule at work; ends with its try block, which fails where it never hit. */
+    /** A rule at work; ends with its try block, or with the test, which fails where it never hit. */
     public final class Fault implements AutoCloseable {
         private final String path;
 
