@@ -4,11 +4,17 @@ Rules:
 1. Whatever a template is given is escaped, unless it is ``Markup``: a picture, or text of our own. Characters that a page can't hold
    become U+FFFD. A name that is not given is an error, never an empty place.
 2. Templates are read as resources, so that they are found in an archive as well (``broker-sim pipeline package``).
+3. A page loads nothing, and has a Content-Security-Policy that allows its template's style sheets and scripts alone, by their hashes:
+   `{% call policy.style() %}`. Markup from outside that got past rule 1 would not run. The policy comes first in the head:
+   `{{ policy }}`. It allows no styles in attributes; SVG has attributes of its own for them.
 """
 
 from __future__ import annotations
 
+from base64 import b64encode
+from collections.abc import Callable, Sequence
 from functools import cache
+from hashlib import sha256
 from importlib.resources import files
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -19,9 +25,47 @@ from broker_sim.drawing.canvas import possible
 __all__ = ["page"]
 
 
-def page(template: str, **values: object) -> str:
-    """The page that ``template`` makes of these values. Raises jinja2's TemplateNotFound and UndefinedError."""
-    return _environment().get_template(template).render(values)
+def page(template: str, *, styles: Sequence[str] = (), **values: object) -> str:
+    """The page that ``template`` makes of these values; ``styles``: the style sheets in pictures among them. Raises jinja2's
+    TemplateNotFound and UndefinedError."""
+    policy = _Policy(styles)
+    text = _environment().get_template(template).render(values, policy=policy)
+    return text.replace(str(policy), policy.header(), 1)
+
+
+class _Policy:
+    """The Content-Security-Policy of a page (rule 3), as its template says it: where it belongs, and which elements are its own."""
+
+    def __init__(self, styles: Sequence[str]) -> None:
+        self._hashes = {"style-src": [_hash(one) for one in styles], "script-src": list[str]()}
+
+    def __html__(self) -> str:
+        """Its place, until all elements are known."""
+        return '<meta http-equiv="Content-Security-Policy">'
+
+    __str__ = __html__
+
+    def style(self, caller: Callable[[], Markup]) -> Markup:
+        """A style sheet."""
+        return self._own("style", "style-src", caller())
+
+    def script(self, caller: Callable[[], Markup]) -> Markup:
+        """A script."""
+        return self._own("script", "script-src", caller())
+
+    def _own(self, tag: str, directive: str, content: Markup) -> Markup:
+        self._hashes[directive].append(_hash(content))
+        return Markup(f"<{tag}>{content}</{tag}>")
+
+    def header(self) -> str:
+        """The element."""
+        allowed = (f"{directive} {' '.join(hashes)}" for directive, hashes in self._hashes.items() if hashes)
+        policy = "; ".join(["default-src 'none'", *allowed, "base-uri 'none'", "form-action 'none'"])
+        return f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
 @cache

@@ -93,6 +93,7 @@ def html(events: Iterable[Event], group: str, title: str | None = None) -> str:
     lead, *paragraphs = group_paragraphs(events, past)
     return page(
         "explain/timeline.html",
+        styles=[_style()],
         title=title or f"{group}: rebalances",
         font=Markup(FONT),
         picture=Markup(picture.document()),
@@ -109,6 +110,11 @@ def _anchored(paragraphs: Iterable[Paragraph]) -> Iterator[dict[str, str]]:
         if anchor:
             seen.add(paragraph.ts_ms)
         yield {"kind": paragraph.kind, "anchor": anchor, "clock": clock(paragraph.ts_ms), "text": paragraph.text}
+
+
+def _style() -> str:
+    """The style sheet of a picture."""
+    return picture_css() + _CUT
 
 
 class _Picture:
@@ -143,7 +149,7 @@ class _Picture:
 
     def document(self) -> str:
         says = f"Timeline of group {self.layout.past.group}"
-        return self.sheet.document(self.height, "timeline", says, alone=picture_css() + _CUT)
+        return self.sheet.document(self.height, "timeline", says, alone=_style())
 
     def draw(self) -> None:
         self._header()

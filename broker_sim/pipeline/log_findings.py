@@ -257,6 +257,8 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
             if (
                 row["cause"] not in ("departed", "leave")
                 or not row["size_after"]
+                or None
+                in (row["who_clients"] or ())  # its record is older than the log: another member may be the same client
                 or any(name in back for name in departed)
             ):
                 continue

@@ -13,6 +13,9 @@ Rules:
 5. A step of a journal (`EPOCHS`) is read as the records that it wrote, in Kafka's order, so that both give the same rows. The step
    also has why members were removed, and what else has changed the epoch.
 6. The epoch with which a classic group is converted (``over``), or with which a journal begins (``found``), is no rebalance.
+7. A log may lack its beginning: compaction and retention remove it. A member that has an assignment, or is removed, but whose joining
+   is not in the log, was there before the group's first record in the log: it is added to all epochs so far. As it has a record for
+   each epoch that it reaches, it had reached none of them.
 
 Source: GroupMetadataManager.java, GroupCoordinatorRecordHelpers.java of 4.1;
 ConsumerGroupMember.java (LEAVE_GROUP_STATIC_MEMBER_EPOCH).
@@ -102,6 +105,8 @@ class ModernGroup:
         self._epochs: dict[str, int] = {}
         self._revoking: dict[str, tuple[int, list[str] | None]] = {}
         self._epoch: int | None = None
+        self._life = 0
+        """The first of `epochs` since the group was last deleted."""
         self._steps = EpochSteps()
 
     @property
@@ -198,6 +203,7 @@ class ModernGroup:
     def _member(self, row: Row) -> None:
         member = row["cause_members"]
         if row["detail"] is None:
+            self._was_there(member, row)
             self._members.pop(member, None)
             self._about.pop(member, None)
             self._epochs.pop(member, None)
@@ -218,6 +224,21 @@ class ModernGroup:
                 "topics": value.get("subscribedTopicNames"),
             }
 
+    def _was_there(self, member: str, row: Row) -> None:
+        """A record of a member follows; see rule 7 for one that is unknown."""
+        if self._epoch is None or member in self._members or row.get("step") is not None:
+            return
+        self._members[member] = self._before[member] = (None, None)
+        self._about[member] = dict.fromkeys(("group_instance_id", "client_id", "client_host", "topics"))
+        for epoch in self.epochs[self._life :]:
+            epoch.old.append(member)
+            epoch.new.append(member)
+            epoch.waits.add(member)
+            if epoch.end in ("stable", "empty"):
+                epoch.end, epoch.ended_ms = (None, None) if epoch.left_ms is None else ("failed", epoch.left_ms)
+        if len(self.epochs) > self._life:
+            self.epochs[self._life].before = None
+
     def _raised(self, row: Row, kind: str) -> None:
         if row["generation"] == self._epoch:
             return
@@ -227,7 +248,7 @@ class ModernGroup:
                 open_.end, open_.ended_ms = "dead" if row["generation"] is None else "failed", row["ts_ms"]
             open_.left_ms = row["ts_ms"]
         if row["generation"] is None:  # the group ceased to be, or became a classic one
-            self._before, self._epoch = {}, None
+            self._before, self._epoch, self._life = {}, None, len(self.epochs)
             return
         if row.get("over") or row.get("found") in _SETTLED:
             self._before, self._epoch = dict(self._members), row["generation"]
@@ -260,6 +281,7 @@ class ModernGroup:
 
     def _reached(self, row: Row, settled: int) -> None:
         member = row["cause_members"]
+        self._was_there(member, row)
         value = json.loads(row["detail"] or "{}")
         self._watch_revocation(member, value, row["ts_ms"])
         if row["detail"] is None:
@@ -329,17 +351,17 @@ class ModernGroup:
                 "kind": epoch.kind,
                 "source": "log" if epoch.step is None else "journal",
                 "log_offset": epoch.place if epoch.step is None else None,
-                "cause": None,
+                **_cause(epoch),
             }
-            if epoch.before is not None:
-                row |= _cause(epoch)
             if epoch.step is None:
                 row["missing_before"] = None if epoch.before is None else max(epoch.epoch - epoch.before - 1, 0)
             yield row
 
 
 def _cause(epoch: _Epoch) -> dict[str, Any]:
-    """Its cause, and the members that caused it."""
+    """Its cause, and the members that caused it; null if the epoch before is unknown, as in a log whose beginning was removed."""
+    if epoch.before is None:
+        return dict.fromkeys(("cause", "cause_detail", "cause_certainty", "cause_changes", "who", "who_clients"))
     joined = [name for name in epoch.new if name not in epoch.old]
     removed = [name for name in epoch.old if name not in epoch.new]
     members = joined or removed

@@ -213,14 +213,16 @@ class _GroupRows:
 
 class _ProtocolChanges:
     """A group of the log that is converted to the consumer protocol, or back: the first record after it is the state at the conversion,
-    and no rebalance. Such a record has the generation or epoch of the last one before, and members of it."""
+    and no rebalance. Such a record has the generation or epoch of the last one before, and members of it. If the log lacks that epoch,
+    a classic group's record just after a deleted consumer group is that of a downgrade; the next generation has no known cause."""
 
     def __init__(self, records: Generations, epochs: ModernGroup) -> None:
         self.records, self.epochs = records, epochs
         self._stored: GroupMetadataRecord | None = None
-        self._ended: tuple[int, dict[str, str | None]] | None = None
+        self._ended: tuple[int | None, dict[str, str | None]] | None = None
         self._departed: dict[str, str | None] | None = None
         self._downgraded: dict[int, dict[str, str | None]] = {}
+        """Number of the first generation after a downgrade -> its departed members; none if they are unknown."""
 
     def modern(self, row: Row) -> Row:
         """A record of a consumer, share or streams group, marked if the group is converted with it."""
@@ -228,7 +230,7 @@ class _ProtocolChanges:
             return row
         stored, self._stored = self._stored, None
         if row["generation"] is None:
-            self._ended = None if self.epochs.epoch is None else (self.epochs.epoch, self.epochs.members)
+            self._ended = self.epochs.epoch, self.epochs.members
             return row
         self._ended, present = None, self.epochs.present
         if stored is not None and stored.generation == row["generation"] and self.epochs.epoch is None:
@@ -241,6 +243,10 @@ class _ProtocolChanges:
         if record.generation is not None:
             self._stored = record
         stay = {member.member for member in record.members}
+        if ended is not None and ended[0] is None and stay:
+            self._departed = {}
+            self.records.comes_over(record)
+            return
         if ended is not None and ended[0] == record.generation and stay and stay <= set(ended[1]):
             departed = {name: client for name, client in ended[1].items() if name not in stay}
             # if a classic member replaces a static one no member departs, and no rebalance begins
@@ -251,12 +257,15 @@ class _ProtocolChanges:
         known = len(self.records.generations)
         self.records.take(record)
         if self._departed is not None and len(self.records.generations) > known:
+            if not self._departed:
+                first = self.records.generations[known]
+                first.old, first.change, first.who = None, "unknown", None
             self._downgraded[known], self._departed = self._departed, None
 
     def cause(self, number: int) -> dict[str, Any]:
         """The cause of a generation that is the first one after a downgrade to the classic protocol."""
         departed = self._downgraded.get(number)
-        if departed is None:
+        if not departed:
             return {}
         who = {"who": list(departed), "who_clients": list(departed.values())}
         return {"cause": CAUSES["converted"], "cause_certainty": CERTAIN, **who}

@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from broker_sim.common.commandline import add_command, complain
-from broker_sim.common.text import UsageError
+from broker_sim.common.text import UsageError, visible
 from broker_sim.config.settings import ConfigError, parse_release
 from broker_sim.pipeline.commands import add_log_options, moment
 
@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         made = reproduce(options, Steps(sys.stderr, quiet=arguments.quiet))
     except NotReproducible as error:
-        sys.stderr.write(f"broker-sim reproduce: not reproduced: {error}\n")
+        sys.stderr.write(f"broker-sim reproduce: not reproduced: {visible(str(error))}\n")
         return 1
     except UsageError as error:
         complain("broker-sim reproduce", error)

@@ -15,11 +15,11 @@ from typing import Any
 
 import yaml
 
-from broker_sim.common.text import duration_text
+from broker_sim.common.text import duration_text, visible
 from broker_sim.reproduce.group_timeline import Act, GroupTimeline, Log
 from broker_sim.reproduce.incident import SelectedIncident
 
-__all__ = ["BEGIN", "GROUPS", "PYTEST", "SCENARIO", "GeneratedScenario", "scenario_of"]
+__all__ = ["BEGIN", "GROUPS", "PYTEST", "SCENARIO", "GeneratedScenario", "scenario_of", "test_of"]
 
 SCENARIO, GROUPS, PYTEST = "incident.yaml", "before.json", "test_incident.py"
 BEGIN = "the moment before"
@@ -27,6 +27,17 @@ BEGIN = "the moment before"
 MOST_EXPIRY_MS = 3_600_000
 """A longer retention is played as a minute."""
 BEHIND = 100_000
+
+
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
+    """Writes a text with other than printable characters in double quotes: PyYAML does not escape all line breaks without them."""
+
+
+def _represented(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, None if text.isprintable() else '"')
+
+
+_Dumper.add_representer(str, _represented)
 
 
 @dataclass
@@ -39,8 +50,7 @@ class GeneratedScenario:
 
     def scenario(self, verdict: str) -> str:
         """The scenario file as YAML text."""
-        head = "".join(f"# {line}\n" for line in verdict.splitlines())
-        return f"{head}{yaml.safe_dump(self.table, sort_keys=False, allow_unicode=True, width=130)}"
+        return f"# {visible(verdict)}\n{yaml.dump(self.table, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=130)}"
 
     def begin(self) -> str:
         return json.dumps(self.groups, indent=1) + "\n"
@@ -239,5 +249,13 @@ def test_it_happens_again() -> None:
     """Passes while the incident occurs. Once your consumer, or its settings, prevent it, invert the last line."""
     outcome, data = play_file(HERE / "{scenario}", consumer)
     assert outcome.code == 0, outcome.report()
-    assert "{kind}" in findings_of(data, "{group}")
+    assert "{kind}" in findings_of(data, {group})
 '''
+
+
+def test_of(incident: SelectedIncident) -> str:
+    """The pytest file, whatever characters the group's name has."""
+    title = visible(f"{incident.group}: {incident.finding.kind}").replace("\\", "\\\\").replace('"', "'")
+    # all that JSON escapes in a text Python reads as JSON does, and JSON leaves out no character that Python refuses
+    group = json.dumps(incident.group, ensure_ascii=False)
+    return TEST.format(title=title, scenario=SCENARIO, kind=incident.finding.kind, group=group)

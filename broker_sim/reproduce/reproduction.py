@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from broker_sim.common.text import UsageError, clock, date
+from broker_sim.common.text import UsageError, clock, date, visible
 from broker_sim.config.settings import parse_release
 from broker_sim.pipeline.finding import Finding
 from broker_sim.pipeline.progress import Steps
@@ -19,9 +19,9 @@ from broker_sim.reproduce.generated_scenario import (
     GROUPS,
     PYTEST,
     SCENARIO,
-    TEST,
     GeneratedScenario,
     scenario_of,
+    test_of,
 )
 from broker_sim.reproduce.group_timeline import Act, GroupTimeline, read_timeline
 from broker_sim.reproduce.incident import (
@@ -77,7 +77,8 @@ class Reproduction:
         return self.again is not None and self.outcome.code == 0
 
     def verdict(self) -> list[str]:
-        """Lines: the finding in the log, in the simulation, and whether it was reproduced."""
+        """Lines: the finding in the log, in the simulation, and whether it was reproduced. Control characters in names are spelled
+        out."""
         finding = self.incident.finding
         lines = [f"In the log: {_dated(finding)}"]
         if self.again is not None:
@@ -92,7 +93,7 @@ class Reproduction:
             if self.again is not None
             else "The finding does not occur again: the simulated log has no such finding."
         )
-        return lines
+        return [visible(line) for line in lines]
 
 
 def _check_out(out: Path) -> None:
@@ -123,7 +124,7 @@ def reproduce(options: ReproduceOptions, steps: Steps) -> Reproduction:
         group, of_all = choose(whole, options.group, options.at_ms)
         mine = _read(options, steps, group)
         chosen = incident(mine, group, of_all, options.at_ms)
-        step.done(f"{group}, {chosen.finding.kind}")
+        step.done(f"{visible(group)}, {chosen.finding.kind}")
     release, why = (options.as_version, "as it was asked for") if options.as_version else mine.release()
     timeline = read_timeline(mine, group, chosen.from_ms, chosen.to_ms)
     if chosen.finding.kind == "stuck":
@@ -137,10 +138,14 @@ def reproduce(options: ReproduceOptions, steps: Steps) -> Reproduction:
     generated = scenario_of(chosen, timeline, release)
     generated.changed.append(f"the brokers behave as Kafka {release}: {why}")
     _write(out, chosen, generated)
+    try:
+        scenario = read_scenario(out / SCENARIO)
+    except UsageError as error:
+        raise NotReproducible(f"{group}: no scenario has its names: {error}") from None
     with steps.step("playing it") as step:
         data = out / "data"
         _emptied(data)
-        outcome = played(read_scenario(out / SCENARIO), data)
+        outcome = played(scenario, data)
         step.done(f"{outcome.seconds:.0f} s of virtual time")
     again = evidence_of(data, group)
     findings = stuck_findings(data, group) if chosen.finding.kind == "stuck" else seen(again, group)
@@ -259,14 +264,7 @@ def _write(out: Path, chosen: SelectedIncident, generated: GeneratedScenario) ->
         out.mkdir(parents=True, exist_ok=True)
         (out / SCENARIO).write_text(generated.scenario(_dated(chosen.finding)), encoding="utf-8")
         (out / GROUPS).write_text(generated.begin(), encoding="utf-8")
-        title = f"{chosen.group}: {chosen.finding.kind}".replace("\\", "\\\\").replace('"', "'")
-        test = TEST.format(
-            title=title,
-            scenario=SCENARIO,
-            kind=chosen.finding.kind,
-            group=chosen.group.replace("\\", "\\\\").replace('"', '\\"'),
-        )
-        (out / PYTEST).write_text(test, encoding="utf-8")
+        (out / PYTEST).write_text(test_of(chosen), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"--out {out}: {error.strerror or error}") from None
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib.resources
+import re
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
+from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -77,6 +80,57 @@ def test_a_template_that_is_not_there_is_an_error() -> None:
         pages.page("explain/nothing.html")
 
 
+def policy_of(text: str) -> dict[str, list[str]]:
+    """The Content-Security-Policy of a page: directive -> what it allows."""
+    (found,) = re.findall('<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="([^"]*)">', text)
+    return {name: allowed for name, *allowed in (directive.split() for directive in found.split(";"))}
+
+
+def hashes(text: str, tag: str) -> list[str]:
+    """The hashes of all elements of a page with that tag and no attributes, as a policy has them."""
+    contents = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+    return [f"'sha256-{b64encode(sha256(one.encode()).digest()).decode()}'" for one in contents]
+
+
+def made_pages() -> dict[str, str]:
+    """A page of each template."""
+    from broker_sim.control import openapi
+    from broker_sim.explain import picture
+    from broker_sim.pipeline.report import page as report
+    from broker_sim.reproduce import page as reproduction
+    from broker_sim.reproduce.group_timeline import GroupTimeline
+    from broker_sim.reproduce.similarity import Similarity
+    from tests.pipeline.facts import facts, hotspot
+
+    return {
+        "control/index.html": openapi.page([]),
+        "explain/timeline.html": picture.html([], "billing"),
+        "pipeline/report/report.html": report.html(facts(hotspots=[hotspot(3, 5, 0.5), hotspot(4, 5, 0.5)]), []),
+        "reproduce/page.html": reproduction.html(
+            "t", [], Similarity([], (0.0, 0.0)), GroupTimeline("billing", 0, 1), []
+        ),
+    }
+
+
+def test_a_page_allows_its_own_style_sheets_and_scripts_alone() -> None:
+    for name, text in made_pages().items():
+        policy = policy_of(text)
+        assert policy["default-src"] == policy["base-uri"] == policy["form-action"] == ["'none'"], name
+        assert sorted(policy["style-src"]) == sorted(hashes(text, "style")), name
+        assert policy.get("script-src", []) == hashes(text, "script"), name
+        assert not any(attribute in text for attribute in (" style=", " onclick=", " onload=", " src=")), name
+
+
+def test_an_element_that_gets_past_the_escaping_is_not_allowed(template: Path) -> None:
+    template.write_text(
+        '<head><meta charset="utf-8">{{ policy }}{{ evil }}{% call policy.script() %}ours{% endcall %}'
+        "{% call policy.style() %}ours{% endcall %}"
+    )
+    text = pages.page("a.html", evil=Markup("<script>theirs</script><style>theirs</style>"))
+    policy = policy_of(text)
+    assert (policy["script-src"], policy["style-src"]) == (hashes("<script>ours</script>", "script"),) * 2
+
+
 def test_templates_switch_escaping_off_nowhere() -> None:
     """What goes in as it is, Python says, where a reader looks for it."""
     found = list(Path(str(importlib.resources.files("broker_sim"))).rglob("*.html"))
@@ -85,6 +139,8 @@ def test_templates_switch_escaping_off_nowhere() -> None:
         text = path.read_text()
         assert "|safe" not in text.replace(" ", "")
         assert "autoescape" not in text
+        assert "<style" not in text
+        assert "<script" not in text
 
 
 def test_words_and_terminals_need_no_templates() -> None:

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from broker_sim.explain.picture import html as timeline
 from broker_sim.pipeline.facts import ReportFacts
 from broker_sim.pipeline.findings import findings
 from broker_sim.pipeline.report.page import html
+from tests.explain.test_pictures import revokes_late
 from tests.pipeline.facts import facts, rebalance, regression, window
 from tests.pipeline.test_findings import stuck
 from tests.pipeline.test_report import holding
@@ -322,3 +324,29 @@ def test_without_scripts_everything_is_shown(browser: Any, written: Path) -> Non
     assert page.locator(f"{ROW}:visible").count() == 60
     assert page.locator("#bar").is_hidden()
     context.close()
+
+
+def test_a_script_in_a_name_would_not_run_even_if_it_were_not_escaped(browser: Any, tmp_path: Path) -> None:
+    text = html(known(), []).replace("<footer>", "<footer><script>document.title = 'theirs'</script><b onclick=x>")
+    path = tmp_path / "report.html"
+    path.write_text(text, encoding="utf-8")
+    page = browser.new_page()
+    refused: list[str] = []
+    page.on("console", lambda said: refused.append(said.text))
+    page.goto(path.as_uri())
+    assert page.title() == "r1: what happened to the consumer groups"
+    assert any("Content Security Policy" in one for one in refused)
+    page.close()
+
+
+def test_the_timeline_shows_its_stories(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "timeline.html"
+    path.write_text(timeline(revokes_late().events, "billing"), encoding="utf-8")
+    page = browser.new_page(viewport=WIDE)
+    opened = Report(page, path)
+    page.locator("svg.timeline [data-at]").first.dispatch_event("pointermove", {"clientX": 300, "clientY": 100})
+    assert opened.text("#tip")
+    assert page.eval_on_selector("#tip", "it => it.style.opacity") == "1"
+    assert page.eval_on_selector("svg.timeline .bg", "it => getComputedStyle(it).fill") != "rgb(0, 0, 0)"
+    page.close()
+    assert opened.wrong == []

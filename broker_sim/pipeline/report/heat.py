@@ -70,7 +70,7 @@ def _cell(
     canvas.rect(x + gap, y + gap, size - 2 * gap, size - 2 * gap, "cell", radius=5)
     strength = share / most
     if share:
-        opacity = f'style="opacity:{0.12 + 0.88 * strength:.2f}"'
+        opacity = f'opacity="{0.12 + 0.88 * strength:.2f}"'
         canvas.parts.append(f"<g {opacity}>")
         canvas.rect(x + gap, y + gap, size - 2 * gap, size - 2 * gap, "heat", radius=5)
         canvas.parts.append("</g>")
@@ -88,7 +88,7 @@ def _legend(chart: Chart, y: float, most: float, misplaced: bool, stuck: bool) -
     canvas, x = chart.canvas, 26.0
     canvas.text(0, y + 10, "0 %", "muted small")
     for step in range(LEGEND_STEPS):
-        canvas.parts.append(f'<g style="opacity:{0.12 + 0.88 * step / (LEGEND_STEPS - 1):.2f}">')
+        canvas.parts.append(f'<g opacity="{0.12 + 0.88 * step / (LEGEND_STEPS - 1):.2f}">')
         canvas.rect(x, y, 12, 12, "heat")
         canvas.parts.append("</g>")
         x += 12
