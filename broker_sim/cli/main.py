@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.common.commandline import Commands, Parser, add_command, complain, setting
+from broker_sim.common.commandline import Commands, Parser, add_command, complain, setting, warnings_as_lines
 from broker_sim.common.text import UsageError, installing, visible, visible_lines
 
 if TYPE_CHECKING:
@@ -131,7 +131,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.command is None:
             arguments.parser.print_help()
             return 0
-        code: int = arguments.run(arguments)
+        with warnings_as_lines(f"broker-sim {arguments.command}"):
+            code: int = arguments.run(arguments)
         sys.stdout.flush()
     except ModuleNotFoundError as missing:  # of an extra: the rest works without it
         remedy = installing(missing.name)
