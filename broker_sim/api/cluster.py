@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from broker_sim.api.cluster_options import ARGUMENTS, WILDCARDS, AdvertisedListener, Topics, read_options, topics_of
 from broker_sim.api.coordinators import Coordinators
+from broker_sim.api.internal_topics import ON_DEMAND, open_internal_topics
 from broker_sim.api.observation import Observation
 from broker_sim.api.outages import Outages
 from broker_sim.api.time_control import TimeControl
@@ -40,9 +41,8 @@ from broker_sim.common.clock import Clock, clock_of
 from broker_sim.common.text import UsageError, address, unknown
 from broker_sim.config.settings import BrokerConfig
 from broker_sim.handlers import Listener, Routes
-from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, ClusterState, KafkaError
+from broker_sim.metadata.cluster_state import ClusterState, KafkaError
 from broker_sim.metadata.meta_files import StoreError, lock_directory
-from broker_sim.metadata.topics import TRANSACTION_TOPIC
 from broker_sim.network.server import BrokerServer, listen, listen_on
 from broker_sim.storage import StorageError
 from broker_sim.storage.files import FILES
@@ -123,6 +123,7 @@ class Cluster:
         security_protocol: str = "PLAINTEXT",
         users: Mapping[str, str] | None = None,
         tls_dir: str | os.PathLike[str] | None = None,
+        internal_topics: str = ON_DEMAND,
         journal: bool | str | os.PathLike[str] = False,
         rng: random.Random | None = None,
     ) -> None:
@@ -136,6 +137,7 @@ class Cluster:
         self._secured = given["security_protocol"], given.get("users", {}), given.get("tls_dir")
         self._security: Security | None = None
         self._topics = topics_of(given.get("topics"))
+        self._internal_topics: str = given["internal_topics"]
         self.host: str = host
         self._advertised_host: str = given.get("advertised_host") or ("127.0.0.1" if host in WILDCARDS else host)
         self._further: list[AdvertisedListener] = given.get("listeners", [])
@@ -351,6 +353,9 @@ class Cluster:
                     state.create_topic(
                         name, new.partitions, replication_factor=new.replication_factor, configs=new.configs
                     )
+            about = "internal topics"
+            if (never := open_internal_topics(state, self._internal_topics)) is not None:
+                raise ClusterError(never)
         except UsageError as error:
             raise ClusterError(str(error)) from None
         except KafkaError as error:
@@ -360,10 +365,6 @@ class Cluster:
         except OSError as error:
             reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror or str(error)
             raise ClusterError(f"data directory {self._data_dir} can't be used: {reason}") from None
-        if (never := state.why_never(OFFSETS_TOPIC)) is not None:
-            raise ClusterError(never)
-        if (never := state.why_never(TRANSACTION_TOPIC)) is not None:
-            log.warning("%s", never)
         routes = Routes(self.config.as_version)
         seen = self._observation
         self._coordinators = Coordinators(

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence, Sized
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict, cast
 
+from broker_sim.api.internal_topics import INTERNAL_TOPICS, ON_DEMAND
 from broker_sim.common.clock import Clock, clock_of
 from broker_sim.common.text import UsageError
 from broker_sim.config.settings import DEFAULT_VERSION, SECURITY_PROTOCOLS, BrokerConfig, ConfigError, parse_release
@@ -305,6 +306,14 @@ class Options(TypedDict, total=False):
     users: Annotated[Mapping[str, str] | None, about(MapOf(Password()), "passwords by user name, for SASL")]
     tls_dir: Annotated[
         str | os.PathLike[str] | None, about(_Directory(), "certificates of SSL and SASL_SSL, made where missing")
+    ]
+    internal_topics: Annotated[
+        str,
+        about(
+            Choice(INTERNAL_TOPICS),
+            "when __consumer_offsets and the other internal topics are created",
+            default=ON_DEMAND,
+        ),
     ]
     journal: Annotated[
         bool | str | os.PathLike[str],

@@ -251,6 +251,13 @@ def _add_serve(commands: Commands) -> None:
         metavar="FILE",
         help="load groups from a file: output of kafka-consumer-groups --describe, or JSON; repeatable",
     )
+    add(
+        "--internal-topics",
+        choices=("on-demand", "at-start"),
+        default="on-demand",
+        help="when __consumer_offsets and the other internal topics are created: at the first request that needs one, as in Kafka, "
+        "or at the start (default: %(default)s)",
+    )
     add("--sync", action="store_true", help="call fsync before an append is acknowledged")
     security.add_options(add)
     add(
@@ -446,6 +453,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             config=dict(arguments.config),
             data_dir=arguments.data,
             sync=arguments.sync,
+            internal_topics=arguments.internal_topics,
             host=arguments.host,
             port=arguments.port,
             advertised_host=arguments.advertised_host,

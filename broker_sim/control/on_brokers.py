@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.api.cluster_options import ClockName, Release, TopicsKind
+from broker_sim.api.internal_topics import INTERNAL_TOPICS, ON_DEMAND
 from broker_sim.api.time_control import WAIT
 from broker_sim.common.text import UsageError
 from broker_sim.config.settings import SECURITY_PROTOCOLS
@@ -195,6 +196,12 @@ async def get_cluster(clusters: Clusters, given: dict[str, Any]) -> Any:
         default=SECURITY_PROTOCOLS[0],
     ),
     Field("users", MapOf(Text()), "passwords by user name, for SASL", example={"alice": "secret"}),
+    Field(
+        "internal_topics",
+        Choice(INTERNAL_TOPICS),
+        "when __consumer_offsets and the other internal topics are created",
+        default=ON_DEMAND,
+    ),
     Field("clock", ClockName(), "real, scaled:N or manual", default="real", example="manual"),
     Field("seed", NameOrNumber(), "seed of the random numbers"),
     Field("data", Text(), "name of its directory within the data directory (default: in memory)"),

@@ -12,9 +12,10 @@
 * ``kafka``: a started `broker_sim.Cluster` on the event loop of your async fixtures, whatever mode pytest-asyncio is in.
   A synchronous test that asks for it gets ``kafka_server``.
 * ``kafka_server``: a started `broker_sim.ClusterThread`; ``kafka_bootstrap``: its address.
-* The marker takes `Cluster`'s arguments: ``clock="manual"``, ``seed=7``, ``as_version="3.9"``, ... Two defaults differ.
+* The marker takes `Cluster`'s arguments: ``clock="manual"``, ``seed=7``, ``as_version="3.9"``, ... Three defaults differ.
   group.initial.rebalance.delay.ms is 0 and not 3000, so that groups form at once; ``config={"group.initial.rebalance.delay.ms":
-  3000}`` has it back. And the cluster keeps a journal from its start; ``journal=False`` is without.
+  3000}`` has it back. The internal topics are there from the start; with ``internal_topics="on-demand"`` the first client that needs
+  one gets COORDINATOR_NOT_AVAILABLE, as from Kafka. And the cluster keeps a journal from its start; ``journal=False`` is without.
 * When a test fails, its report has a section "Kafka groups": what happened to each group lately, and who still waits for an answer.
   ``--kafka-timeline DIR`` draws each of these groups into a file of its own and names it there.
 * Scenario files are tests, too: those that are named on the command line (``pytest incidents/2024-11-03.yaml``) or match the ini option
@@ -193,7 +194,7 @@ def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
     from broker_sim.api.cluster_options import read_options
     from broker_sim.common.text import UsageError
 
-    options: dict[str, Any] = {"journal": True}
+    options: dict[str, Any] = {"journal": True, "internal_topics": "at-start"}
     config: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
     problem = ""
     for marker in reversed(list(request.node.iter_markers(MARKER))):

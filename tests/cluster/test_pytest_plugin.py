@@ -8,7 +8,10 @@ import pytest
 
 from broker_sim import Cluster
 from broker_sim.api.cluster_thread import ClusterThread
+from kafka_wire.errors import Err
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from tests.support import processes
+from tests.support.wire import Wire
 
 ASK = """
 import asyncio, pytest, socket
@@ -167,7 +170,7 @@ def test_value(kafka_bootstrap): pass
 
 def test_topics_may_be_a_list_of_names(pytester: pytest.Pytester) -> None:
     code = """
-@pytest.mark.kafka(topics=["orders", "payments:6"])
+@pytest.mark.kafka(topics=["orders", "payments:6"], internal_topics="on-demand")
 def test_list(kafka_server):
     assert ask_sync(kafka_server.bootstrap) == {"orders": 1, "payments": 6}
 """
@@ -182,7 +185,54 @@ def test_loading_it_loads_no_broker() -> None:
 
 
 async def test_here_too(kafka: Cluster) -> None:
+    assert {name: len(topic.partitions) for name, topic in kafka.state.topics.items()} == {
+        "__consumer_offsets": 50,
+        "__transaction_state": 50,
+    }
+
+
+@pytest.mark.kafka(as_version="4.2", internal_topics="at-start")
+async def test_share_groups_have_their_internal_topic_too(kafka: Cluster) -> None:
+    assert list(kafka.state.topics) == ["__consumer_offsets", "__transaction_state", "__share_group_state"]
+
+
+@pytest.mark.kafka(internal_topics="on-demand")
+async def test_internal_topics_come_at_the_first_need_where_the_test_wants_kafkas_way(kafka: Cluster) -> None:
     assert kafka.state.topics == {}
+    assert await _coordinator_error(kafka) is Err.COORDINATOR_NOT_AVAILABLE
+    assert list(kafka.state.topics) == ["__consumer_offsets"]
+    assert await _coordinator_error(kafka) is Err.NONE
+
+
+async def test_the_first_look_for_a_coordinator_finds_one(kafka: Cluster) -> None:
+    assert await _coordinator_error(kafka) is Err.NONE
+
+
+async def _coordinator_error(kafka: Cluster) -> Err:
+    wire = await Wire.connect(kafka.bootstrap)
+    answer = await wire.send(FindCoordinatorRequest(key="billing"), 3)
+    await wire.close()
+    return Err(answer.error_code)
+
+
+@pytest.mark.parametrize(
+    ("settings", "topics"),
+    [
+        ({"offsets.topic.num.partitions": "3"}, ["__consumer_offsets", "__transaction_state"]),
+        (
+            {"transaction.state.log.replication.factor": "3"},
+            ["__consumer_offsets"],
+        ),  # which it can't have: it is logged
+    ],
+)
+async def test_internal_topics_at_the_start_have_the_brokers_settings(
+    settings: dict[str, str], topics: list[str]
+) -> None:
+    async with Cluster(config=settings, internal_topics="at-start") as cluster:
+        assert list(cluster.state.topics) == topics
+        assert len(cluster.state.topics["__consumer_offsets"].partitions) == int(
+            settings.get("offsets.topic.num.partitions", "50")
+        )
 
 
 @pytest.mark.kafka(topics={"orders": 3})
