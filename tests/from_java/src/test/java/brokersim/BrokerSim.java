@@ -69,7 +69,7 @@ public final class BrokerSim implements ParameterResolver, TestExecutionExceptio
         try {
             cluster.endRules();
         } catch (SimCluster.SimError neverHit) {
-            neverHit.addSuppressed(new RecentHistory("\n" + cluster.recentHistory()));
+            addHistory(neverHit, cluster);
             throw neverHit;
         }
     }
@@ -78,9 +78,16 @@ public final class BrokerSim implements ParameterResolver, TestExecutionExceptio
     public void handleTestExecutionException(ExtensionContext test, Throwable failure) throws Throwable {
         SimCluster cluster = test.getStore(NAMESPACE).get(SimCluster.class, SimCluster.class);
         if (cluster != null) {
-            failure.addSuppressed(new RecentHistory("\n" + cluster.recentHistory()));
+            addHistory(failure, cluster);
         }
         throw failure;
+    }
+
+    private static void addHistory(Throwable failure, SimCluster cluster) {
+        String history = cluster.recentHistory();
+        if (!history.isBlank()) {
+            failure.addSuppressed(new RecentHistory("\n" + history));
+        }
     }
 
     private static Map<String, Object> options(ExtensionContext test) {
