@@ -39,7 +39,7 @@ from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, unknown
 from broker_sim.config.settings import SECURITY_PROTOCOLS, BrokerConfig, ConfigError
 from broker_sim.fields.kafka import ErrorCode
-from broker_sim.fields.kinds import Choice, Count, MapOf, NameOrNumber, Password, SettingValue, Text
+from broker_sim.fields.kinds import Choice, Count, MapOf, NameOrNumber, Password, SettingValue
 from broker_sim.fields.problems import WrongInput
 from broker_sim.scenario.expectations import Matcher, matchers_of
 from broker_sim.scenario.files import (
