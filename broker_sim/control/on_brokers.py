@@ -13,7 +13,18 @@ from broker_sim.control.resolve import check_broker
 from broker_sim.control.shapes import BROKER, CLOCK, CLUSTER
 from broker_sim.control.table import operation
 from broker_sim.fields.field import Field
-from broker_sim.fields.kinds import Choice, Count, Duration, Flag, ListOf, MapOf, NameOrNumber, SettingValue, Text
+from broker_sim.fields.kinds import (
+    Choice,
+    Count,
+    Duration,
+    Flag,
+    ListOf,
+    MapOf,
+    NameOrNumber,
+    Password,
+    SettingValue,
+    Text,
+)
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
@@ -195,7 +206,7 @@ async def get_cluster(clusters: Clusters, given: dict[str, Any]) -> Any:
         "what clients must do",
         default=SECURITY_PROTOCOLS[0],
     ),
-    Field("users", MapOf(Text()), "passwords by user name, for SASL", example={"alice": "secret"}),
+    Field("users", MapOf(Password()), "passwords by user name, for SASL", example={"alice": "secret"}),
     Field(
         "internal_topics",
         Choice(INTERNAL_TOPICS),

@@ -40,7 +40,7 @@ from broker_sim.common.text import UsageError, unknown
 from broker_sim.config.effects import startup
 from broker_sim.config.settings import SECURITY_PROTOCOLS, BrokerConfig, ConfigError
 from broker_sim.fields.kafka import ErrorCode
-from broker_sim.fields.kinds import Choice, Count, MapOf, NameOrNumber, SettingValue, Text
+from broker_sim.fields.kinds import Choice, Count, MapOf, NameOrNumber, Password, SettingValue
 from broker_sim.fields.problems import WrongInput
 from broker_sim.scenario.expectations import Matcher, matchers_of
 from broker_sim.scenario.files import (
@@ -276,7 +276,7 @@ def _cluster(table: Table) -> dict[str, Any]:
         "config": config,
     }
     protocol = table.take("security_protocol", Choice(SECURITY_PROTOCOLS), SECURITY_PROTOCOLS[0])
-    users = table.take("users", MapOf(Text()), nothing)
+    users = table.take("users", MapOf(Password()), nothing)
     options |= {"security_protocol": protocol, "users": users} if protocol != SECURITY_PROTOCOLS[0] or users else {}
     table.done()
     try:

@@ -14,17 +14,20 @@ from tests.support.real_kafka import need_tool
 HERE = Path(__file__).parent.parent / "from_go"
 
 
-def program() -> Path:
-    """The package's tests, compiled."""
+def program(package: str = ".") -> Path:
+    """A package's tests, compiled."""
     go = need_tool("go")
-    sources = [HERE / name for name in ("brokersim.go", "brokersim_test.go", "go.mod", "go.sum")]
+    sources = [
+        *(HERE / name for name in ("brokersim.go", "go.mod", "go.sum")),
+        *sorted((HERE / package).glob("*_test.go")),
+    ]
 
     def build(directory: Path) -> None:
         run_tool([go, "mod", "download"], HERE)
-        compiled([go, "vet", "."], HERE)
-        compiled([go, "test", "-c", "-o", str(directory / "tests"), "."], HERE)
+        compiled([go, "vet", package], HERE)
+        compiled([go, "test", "-c", "-o", str(directory / "tests"), package], HERE)
 
-    return built("from-go", sources, build) / "tests"
+    return built("from-go", sources, build, salt=package) / "tests"
 
 
 @pytest.mark.clients
@@ -37,3 +40,37 @@ def test_franz_go_is_led_through_incidents(tmp_path: Path) -> None:
         pytest.fail(f"failed: {', '.join(failed) or f'exit code {code}'}\n{output}", pytrace=False)
     declared = re.findall(r"^func (Test\w+)\(t \*testing\.T\)", (HERE / "brokersim_test.go").read_text(), re.MULTILINE)
     assert set(outcomes) == set(declared)
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(2 * BUILD_S + RUN_S)
+def test_what_must_fail_in_go_says_why(tmp_path: Path) -> None:
+    code, output = run([str(program("./failing")), "-test.v"], tmp_path, on_path(tmp_path), "the Go tests")
+    assert code == 1, output
+    blocks = dict(re.findall(r"^=== RUN +(\w+)\n(.*?)^--- FAIL: \1", output, re.MULTILINE | re.DOTALL))
+    assert set(blocks) == {"TestARuleThatNeverMatches", "TestAFailureBeforeAnythingHappened"}, output
+    assert re.search(
+        r"NeverHit \(409\): fault 1 never hit: OffsetCommit group=billing", blocks["TestARuleThatNeverMatches"]
+    )
+    [line] = blocks["TestAFailureBeforeAnythingHappened"].splitlines()
+    assert line.endswith("the test's own"), "nothing happened, so there is no history"
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(2 * BUILD_S + RUN_S)
+@pytest.mark.parametrize(
+    ("program_", "reason"),
+    [
+        (
+            "{directory}/nowhere",
+            "can't start broker-sim: .*nowhere.*; python3 -m pip install 'broker-sim\\[control\\]' installs it",
+        ),
+        ("sh {directory}/refuses", "needs aiohttp\nsh .*refuses ended before it was ready; python3 -m pip install"),
+    ],
+)
+def test_a_go_test_says_why_the_program_does_not_start(tmp_path: Path, program_: str, reason: str) -> None:
+    (tmp_path / "refuses").write_text("echo 'broker-sim serve: the control server needs aiohttp' >&2; exit 2")
+    environment = {**on_path(tmp_path), "BROKER_SIM_COMMAND": program_.format(directory=tmp_path)}
+    code, output = run([str(program("./failing"))], tmp_path, environment, "the Go tests")
+    assert code == 2, output
+    assert re.search(reason, output), output

@@ -28,7 +28,10 @@ import (
 	"time"
 )
 
-const startTimeout = 30 * time.Second
+const (
+	startTimeout = 30 * time.Second
+	install      = "python3 -m pip install 'broker-sim[control]' installs it; BROKER_SIM_COMMAND names another program, as in python3 -m broker_sim"
+)
 
 var control string // http://HOST:PORT
 
@@ -49,21 +52,27 @@ func Main(m *testing.M) int {
 		err = command.Start()
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "can't start broker-sim:", err)
+		fmt.Fprintf(os.Stderr, "can't start broker-sim: %v; %s\n", err, install)
 		return 2
 	}
 	defer func() {
 		command.Process.Signal(os.Interrupt) // an orderly end
 		command.Wait()
 	}()
-	hurry := time.AfterFunc(startTimeout, func() { command.Process.Kill() })
+	var late atomic.Bool
+	hurry := time.AfterFunc(startTimeout, func() { late.Store(true); command.Process.Kill() })
 	for lines := bufio.NewScanner(stdout); control == "" && lines.Scan(); {
 		if address, found := strings.CutPrefix(lines.Text(), "broker-sim control: "); found {
 			control = address
 		}
 	}
-	if control == "" || !hurry.Stop() {
-		fmt.Fprintf(os.Stderr, "%s did not tell its control address within %s\n", strings.Join(words, " "), startTimeout)
+	hurry.Stop()
+	if late.Load() {
+		fmt.Fprintf(os.Stderr, "%s is not ready after %s\n", strings.Join(words, " "), startTimeout)
+		return 2
+	}
+	if control == "" {
+		fmt.Fprintf(os.Stderr, "%s ended before it was ready; %s\n", strings.Join(words, " "), install)
 		return 2
 	}
 	return m.Run()
@@ -74,8 +83,38 @@ type Options struct {
 	Brokers   int               `json:"brokers,omitempty"`
 	AsVersion string            `json:"as_version,omitempty"` // "3.4" to "4.4"
 	Clock     string            `json:"clock,omitempty"`      // "real", "manual", "scaled:10"
-	Topics    map[string]int    `json:"topics,omitempty"`     // partitions by name
+	Topics    map[string]int    `json:"-"`                    // partitions by name
 	Config    map[string]string `json:"config,omitempty"`     // by Kafka's names
+
+	// TopicConfigs are settings by Kafka's names, by topic; a topic that Topics does not name has one partition.
+	TopicConfigs map[string]map[string]string `json:"-"`
+
+	// InternalTopics says when __consumer_offsets and the other internal topics are created: "at-start" (the default here), or "on-demand"
+	// as in Kafka, where the first client that needs one is told COORDINATOR_NOT_AVAILABLE and asks again.
+	InternalTopics string `json:"internal_topics,omitempty"`
+
+	SecurityProtocol string            `json:"security_protocol,omitempty"` // "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
+	Users            map[string]string `json:"users,omitempty"`             // passwords by user name, for SASL
+}
+
+// created is what POST /v1/clusters takes of the options.
+func (o Options) created() any {
+	topics := map[string]map[string]any{}
+	for name, partitions := range o.Topics {
+		topics[name] = map[string]any{"partitions": partitions}
+	}
+	for name, configs := range o.TopicConfigs {
+		if topics[name] == nil {
+			topics[name] = map[string]any{"partitions": 1}
+		}
+		for key, value := range configs {
+			topics[name][key] = value
+		}
+	}
+	return struct {
+		Options
+		Topics map[string]map[string]any `json:"topics,omitempty"`
+	}{o, topics}
 }
 
 // Params of an operation: the query of a GET or DELETE, the body of a POST or PUT.
@@ -87,6 +126,8 @@ type Cluster struct {
 	ID string
 	// Bootstrap has one address for each broker, as Go's clients take them; Python and Java have them in one string.
 	Bootstrap []string
+	// CA is the certificate authority that clients trust, in PEM; "" without TLS.
+	CA string
 }
 
 // New starts a cluster for a test, and stops it behind the test.
@@ -97,14 +138,19 @@ func New(t testing.TB, options Options) *Cluster {
 		config[name] = value
 	}
 	options.Config = config
-	var made struct{ ID, Bootstrap string }
-	if err := call("POST", "/clusters", options, &made); err != nil {
+	if options.InternalTopics == "" {
+		options.InternalTopics = "at-start"
+	}
+	var made struct{ ID, Bootstrap, CA string }
+	if err := call("POST", "/clusters", options.created(), &made); err != nil {
 		t.Fatal(err)
 	}
-	kafka := &Cluster{t, made.ID, strings.Split(made.Bootstrap, ",")}
+	kafka := &Cluster{t, made.ID, strings.Split(made.Bootstrap, ","), made.CA}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log("\n" + kafka.RecentHistory())
+			if history := kafka.RecentHistory(); strings.TrimSpace(history) != "" {
+				t.Log("\n" + history)
+			}
 		}
 		kafka.Do("DELETE", "", nil, nil)
 	})

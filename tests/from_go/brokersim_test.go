@@ -2,6 +2,8 @@ package brokersim_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"os"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 const group, patience = "billing", 20 * time.Second
@@ -191,5 +194,69 @@ func TestAWaitInVainTellsTheGroupsHistory(t *testing.T) {
 	}
 	if told := kafka.Explain(group); !strings.Contains(told, "Generation 1 began because app") {
 		t.Error(told)
+	}
+}
+
+func TestTopicsHaveTheirSettings(t *testing.T) {
+	t.Parallel()
+	kafka := brokersim.New(t, brokersim.Options{
+		Topics: map[string]int{"orders": 6},
+		TopicConfigs: map[string]map[string]string{
+			"orders": {"cleanup.policy": "compact"},
+			"audit":  {"retention.ms": "1000"},
+		},
+	})
+	client, err := kgo.NewClient(kgo.SeedBrokers(kafka.Bootstrap...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if policy := setting(t, client, "orders", "cleanup.policy"); policy != "compact" {
+		t.Error(policy)
+	}
+	if retention := setting(t, client, "audit", "retention.ms"); retention != "1000" {
+		t.Error(retention)
+	}
+	for topic, partitions := range map[string]int{"orders": 6, "audit": 1} {
+		var told struct{ Partitions int }
+		if kafka.Do("GET", "/topics/"+topic, nil, &told); told.Partitions != partitions {
+			t.Errorf("%s: %+v", topic, told)
+		}
+	}
+}
+
+// setting asks for one of a topic's settings.
+func setting(t *testing.T, client *kgo.Client, topic, name string) string {
+	t.Helper()
+	asked := kmsg.NewDescribeConfigsRequestResource()
+	asked.ResourceType, asked.ResourceName, asked.ConfigNames = kmsg.ConfigResourceTypeTopic, topic, []string{name}
+	request := kmsg.NewPtrDescribeConfigsRequest()
+	request.Resources = append(request.Resources, asked)
+	response, err := request.RequestWith(context.Background(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *response.Resources[0].Configs[0].Value
+}
+
+func TestAClientAuthenticatesOverTLS(t *testing.T) {
+	t.Parallel()
+	kafka := brokersim.New(t, brokersim.Options{SecurityProtocol: "SASL_SSL", Users: map[string]string{"alice": "secret"}})
+	trusted := x509.NewCertPool()
+	if !trusted.AppendCertsFromPEM([]byte(kafka.CA)) {
+		t.Fatalf("no certificate in %q", kafka.CA)
+	}
+	for password, works := range map[string]bool{"secret": true, "wrong": false} {
+		client, err := kgo.NewClient(kgo.SeedBrokers(kafka.Bootstrap...), kgo.DialTLSConfig(&tls.Config{RootCAs: trusted}),
+			kgo.SASL(scram.Auth{User: "alice", Pass: password}.AsSha512Mechanism()), kgo.RetryTimeout(time.Millisecond))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		if err := client.Ping(ctx); (err == nil) != works {
+			t.Errorf("with the password %s: %v", password, err)
+		}
+		cancel()
+		client.Close()
 	}
 }

@@ -69,7 +69,7 @@ public final class BrokerSim implements ParameterResolver, TestExecutionExceptio
         try {
             cluster.endRules();
         } catch (SimCluster.SimError neverHit) {
-            neverHit.addSuppressed(new RecentHistory("\n" + cluster.recentHistory()));
+            addHistory(neverHit, cluster);
             throw neverHit;
         }
     }
@@ -78,13 +78,20 @@ public final class BrokerSim implements ParameterResolver, TestExecutionExceptio
     public void handleTestExecutionException(ExtensionContext test, Throwable failure) throws Throwable {
         SimCluster cluster = test.getStore(NAMESPACE).get(SimCluster.class, SimCluster.class);
         if (cluster != null) {
-            failure.addSuppressed(new RecentHistory("\n" + cluster.recentHistory()));
+            addHistory(failure, cluster);
         }
         throw failure;
     }
 
+    private static void addHistory(Throwable failure, SimCluster cluster) {
+        String history = cluster.recentHistory();
+        if (!history.isBlank()) {
+            failure.addSuppressed(new RecentHistory("\n" + history));
+        }
+    }
+
     private static Map<String, Object> options(ExtensionContext test) {
-        Map<String, Object> options = new LinkedHashMap<>();
+        Map<String, Object> options = new LinkedHashMap<>(Map.of("internal_topics", "at-start"));
         Map<String, Object> config = new LinkedHashMap<>(Map.of("group.initial.rebalance.delay.ms", "0"));  // groups form at once
         AnnotationSupport.findAnnotation(test.getElement(), Kafka.class)
             .or(() -> AnnotationSupport.findAnnotation(test.getTestClass(), Kafka.class))
@@ -93,6 +100,7 @@ public final class BrokerSim implements ParameterResolver, TestExecutionExceptio
                 options.put("as_version", kafka.asVersion());
                 options.put("clock", kafka.clock());
                 options.put("topics", List.of(kafka.topics()));
+                options.put("internal_topics", kafka.internalTopics());
                 for (String setting : kafka.config()) {
                     int equals = setting.indexOf('=');
                     if (equals <= 0) {

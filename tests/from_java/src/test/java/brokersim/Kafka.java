@@ -17,6 +17,12 @@ public @interface Kafka {
     /** Topics that are there from the start, {@code "orders:6"}; without a number of partitions one. */
     String[] topics() default {};
 
+    /**
+     * When __consumer_offsets and the other internal topics are created: at-start, or on-demand as in Kafka, where the first client that
+     * needs one is told COORDINATOR_NOT_AVAILABLE and asks again.
+     */
+    String internalTopics() default "at-start";
+
     /** real, manual, or scaled:10. */
     String clock() default "real";
 
