@@ -111,6 +111,10 @@ class Group(ABC):
         groups whose ``version`` counts all."""
         return None
 
+    def repeats(self, member_id: str) -> bool:
+        """Whether the response to a request that says nothing new is the same as long as ``version`` and ``current_of`` are."""
+        return True
+
     @abstractmethod
     def subscribed(self, topic: str) -> bool:
         """Whether any member subscribes to ``topic``."""

@@ -221,7 +221,7 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
     def unchanged(self, shard: Shard, group_id: str, member_id: str) -> Callable[[], bool] | None:
         """For an answer that depends only on the member's group and was given at once: a function that restarts the member's session
         and returns True while the same request would get the same answer; otherwise it returns False and does nothing. None if
-        the member is unknown, or an observer or a keep-alive is set.
+        the member is unknown, its answer can change without it (``Group.repeats``), or an observer or a keep-alive is set.
 
         ``Group.version`` and ``current_of`` cover all changes of the group that can change its answers. The rest is checked here: the
         coordinator is the same, and no write is pending, which answers would wait for.
@@ -229,6 +229,8 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
         group = shard.groups.get(group_id)
         session = None if group is None else group.session_of(member_id)
         if group is None or session is None or self.observer is not None or self.keepalive is not None:
+            return None
+        if not group.repeats(member_id):
             return None
         context, state = self._contexts[shard.partition], self.state
         armed = self._timers.armed((shard.partition, session[0]))

@@ -12,8 +12,12 @@ from typing import Any
 import pytest
 
 from broker_sim.coordinator.consumer.group import ConsumerGroup
+from broker_sim.coordinator.epochs.reconcile import MemberState
 from broker_sim.coordinator.shard import Shard
 from broker_sim.metadata.entity_configs import Entity
+from kafka_wire.codec import encode
+from kafka_wire.errors import Err
+from kafka_wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -24,6 +28,9 @@ from kafka_wire.messages.k09_offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
+from kafka_wire.messages.k14_sync_group import SyncGroupRequest
 from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from tests.coordinator import test_fast_paths
 from tests.coordinator.test_fast_paths import Pair, pair
@@ -279,3 +286,42 @@ async def test_what_others_are_assigned_changes_no_answer_of_a_stable_member(mon
             await both.settle()
         assert steps == ["Request", "Appended"] * 3
         both.compare()
+
+
+async def test_a_classic_member_that_waits_rejoins_once_all_its_partitions_are_released() -> None:
+    """What it is answered depends on the assignments of others: ConsumerGroup.waitingOnUnreleasedPartition."""
+    topics = ["a", "long-name", "b"]
+    async with pair(1, "4.1") as both:
+        members = Members(both)
+        members.rng = Steady(1)
+        for number in (0, 1) * 4:
+            if members.epoch(number):
+                members.acknowledge(number)
+            else:
+                members.send(number, 0, rebalance_timeout_ms=5_000, subscribed_topic_names=topics, topic_partitions=[])
+            await both.settle()
+        metadata = b"\0\0" + encode(ConsumerProtocolSubscription(topics), 0)
+        protocols = [JoinGroupRequestProtocol("range", metadata)]
+        both.send(2, JoinGroupRequest(GROUP, 10_000, 5_000, "", None, "consumer", protocols), 3)
+        await both.settle()
+        assert members.group is not None
+        latest = members.group.latest
+        (classic,) = (name for name, member in latest.members.items() if member.classic_member_metadata is not None)
+        epoch = latest.current(classic).epoch
+        both.send(2, SyncGroupRequest(GROUP, epoch, classic, None, "consumer", "range", []), 3)
+        for number in (0, 1):
+            members.plain(number)
+        await both.settle()
+        assert {latest.current(members.ids[number]).state for number in (0, 1)} == {MemberState.UNREVOKED}
+
+        async def answer() -> int:
+            both.send(2, HeartbeatRequest(GROUP, epoch, classic), 3)
+            return int.from_bytes((await both.settle())[2][-2:], "big")
+
+        assert [await answer() for _ in range(4)] == [Err.NONE] * 4
+        members.acknowledge(0)
+        await both.settle()
+        assert [await answer() for _ in range(4)] == [Err.NONE] * 4
+        members.acknowledge(1)
+        await both.settle()
+        assert [await answer() for _ in range(2)] == [Err.REBALANCE_IN_PROGRESS] * 2

@@ -226,14 +226,12 @@ def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat)
 
 
 def _waits(group: ConsumerGroup, member_id: str, current: Current[bytes]) -> bool:
-    """Whether all that the member lacks is with others still."""
-    missing = [
-        (topic, number)
+    """Whether any that the member lacks is with others still: ConsumerGroup.waitingOnUnreleasedPartition."""
+    return any(
+        number not in current.assigned.get(topic, ()) and group.latest.is_taken(topic, number)
         for topic, numbers in group.latest.target(member_id).items()
         for number in numbers
-        if number not in current.assigned.get(topic, ())
-    ]
-    return all(group.latest.is_taken(topic, number) for topic, number in missing)
+    )
 
 
 def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) -> None:

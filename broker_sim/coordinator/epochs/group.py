@@ -93,8 +93,7 @@ class EpochGroup(Group, Generic[S]):
         self.latest.replay(record)
 
     def repeats(self, member_id: str) -> bool:
-        """Whether the response to a heartbeat that says nothing new is the same as long as ``version`` and ``current_of`` are: of one
-        that waits for partitions it is not, as others release them."""
+        """That to a member that waits for partitions is not, as others release them."""
         return self.is_settled and self.latest.current(member_id).is_at(self.latest.target_epoch)
 
     def described(self, policy: Policy) -> DescribedGroup:

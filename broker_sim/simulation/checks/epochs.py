@@ -97,6 +97,9 @@ class EpochLog:
         for batch in partition.log.batches(max(self._next, partition.log.log_start_offset)):
             if batch.header.next_offset > partition.high_watermark:
                 return
+            thinned = (
+                thinned or batch.header.base_offset > self._next
+            )  # of a batch without a record that is kept nothing is left
             self._next = batch.header.next_offset
             if batch.header.is_control or batch.header.is_transactional:
                 continue
