@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import string
 import unicodedata
-from collections.abc import Generator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 ALPHABET = frozenset(string.ascii_letters + string.digits + "._-")
 """All that a topic's name can be made of."""
@@ -18,6 +18,7 @@ ALPHABET = frozenset(string.ascii_letters + string.digits + "._-")
 _MOST = 1000  # the largest count of a repetition
 _DEEPEST = 100  # groups in groups: compiling takes some calls within calls for each
 _PIECE = 4000  # characters that are parsed at once: some milliseconds
+_LOOKED_AT = 16  # characters of an alphabet that are looked at in the time in which one of an expression is parsed
 _COUNT_SIZE = 20  # characters of the longest ``{n,m}``
 
 
@@ -60,12 +61,51 @@ TEXT_START, TEXT_END, LINE_START, LINE_END, BOUNDARY, NO_BOUNDARY = range(6)
 """The assertions."""
 
 
+class Alphabet:
+    """All characters that a name can have. A set of them is an int, whose bit ``n`` is the ``n``-th character: a client's expression of
+    32 KB may have ten thousand different sets, which as sets would take as many KB each."""
+
+    def __init__(self, chars: Iterable[str]) -> None:
+        self.chars = "".join(sorted(chars))
+        self.places = {char: place for place, char in enumerate(self.chars)}
+        """The bit of each character."""
+        self.all = (1 << len(self.chars)) - 1
+
+    def of(self, chars: Iterable[str]) -> int:
+        """The set of those among ``chars`` that are in the alphabet."""
+        result = 0
+        for char in chars:
+            place = self.places.get(char)
+            if place is not None:
+                result |= 1 << place
+        return result
+
+    def between(self, low: str, high: str) -> int:
+        """The set of a range."""
+        return (1 << bisect_right(self.chars, high)) - (1 << bisect_left(self.chars, low))
+
+    def where(self, is_in: Callable[[str], bool], *, folded: bool) -> int:
+        """The set of the characters for which ``is_in`` is true; ``folded``: or is true in their other case."""
+        bits = (
+            "01"[
+                any(
+                    is_in(variant)
+                    for variant in ((char, char.lower(), char.upper()) if folded else (char,))
+                    if len(variant) == 1
+                )
+            ]
+            for char in reversed(self.chars)
+        )
+        return int("".join(bits) or "0", 2)
+
+
 @dataclass(slots=True)
 class Node:
-    """A part of an expression. ``kind`` is chars, split (one of the parts matches), then (all of them), repeat, or assert."""
+    """A part of an expression. ``kind`` is chars, split (one of the parts matches), then (all of them), repeat, or assert. ``chars`` is
+    a set of an `Alphabet`."""
 
     kind: str
-    chars: frozenset[str] = frozenset()
+    chars: int = 0
     parts: list[Node] = field(default_factory=list)
     low: int = 0
     high: int | None = None
@@ -95,12 +135,15 @@ class Parser:
     """A parser with a stack of open groups, which looks for errors in RE2's order and raises the first one. (To be interrupted,
     recursive descent would need a generator for each group.)"""
 
-    def __init__(self, text: str, alphabet: frozenset[str]) -> None:
+    def __init__(self, text: str, alphabet: Alphabet) -> None:
         self.text, self.at = text, 0
         self.alphabet = alphabet
         self.flags = ""
         self.names: set[str] = set()
-        self.literals: dict[tuple[str, bool], Node] = {}
+        self._looked_at = 0
+        """Work on sets, counted as that many characters of the expression."""
+        self._nodes: dict[tuple[int, int, int | None], Node] = {}
+        self._sets: dict[tuple[str, ...], int] = {}
 
     def parsing(self) -> Generator[None, None, Node]:
         """The whole expression; yields where other requests may be served."""
@@ -108,8 +151,8 @@ class Parser:
         outer: list[_Frame] = []
         piece_ends = _PIECE
         while self.at < len(text):
-            if self.at >= piece_ends:
-                piece_ends = self.at + _PIECE
+            if self.at + self._looked_at >= piece_ends:
+                piece_ends = self.at + self._looked_at + _PIECE
                 yield
             char = text[self.at]
             if char == "(":
@@ -134,7 +177,7 @@ class Parser:
                 frame = outer.pop()
                 frame.parts.append(self.repeated(node))
             elif char == "[":
-                node = Node("chars", (yield from self.character_class()))
+                node = self._chars((yield from self.character_class()))
                 frame.parts.append(self.repeated(node))
             else:
                 frame.parts.append(self.repeated(self.piece()))
@@ -156,7 +199,7 @@ class Parser:
             raise PatternError(f"missing argument to repetition operator: `{self._operator()}`")
         self.at += 1
         if char == ".":
-            return Node("chars", self.alphabet if "s" in self.flags else self.alphabet - {"\n"})
+            return self._chars(self.alphabet.all if "s" in self.flags else self._without(self.alphabet.of("\n")))
         if char in "^$":
             ends = (LINE_START, LINE_END) if "m" in self.flags else (TEXT_START, TEXT_END)
             return Node("assert", assertion=ends[char == "$"])
@@ -166,15 +209,23 @@ class Parser:
         end = self.text.find("}", self.at) if self.text[self.at] == "{" else self.at
         return self.text[self.at : end + 1]
 
-    def _literal(self, char: str) -> frozenset[str]:
-        return frozenset((char.lower(), char.upper()) if "i" in self.flags else (char,)) & self.alphabet
+    def _without(self, chars: int) -> int:
+        return self.alphabet.all & ~chars
+
+    def _chars(self, chars: int, low: int = 1, high: int | None = 1) -> Node:
+        """A node of one of the characters, or of its repetition: one object for all that are equal, since there may be 16,000."""
+        key = chars, low, high
+        node = self._nodes.get(key)
+        if node is None:
+            if (low, high) == (1, 1):
+                node = Node("chars", chars)
+            else:
+                node = Node("repeat", parts=[self._chars(chars)], low=low, high=high)
+            self._nodes[key] = node
+        return node
 
     def _literal_node(self, char: str) -> Node:
-        key = char, "i" in self.flags
-        node = self.literals.get(key)
-        if node is None:
-            node = self.literals[key] = Node("chars", self._literal(char))
-        return node
+        return self._chars(self.alphabet.of((char.lower(), char.upper()) if "i" in self.flags else (char,)))
 
     def repeated(self, node: Node) -> Node:
         """``node`` with the repetitions that follow it."""
@@ -195,7 +246,10 @@ class Parser:
             if after >= 0:
                 raise PatternError(f"invalid nested repetition operator: `{self.text[after : self.at]}`")
             after = begin
-            node = Node("repeat", parts=[node], low=low, high=high)
+            if node.kind == "chars":
+                node = self._chars(node.chars, low, high)
+            else:
+                node = Node("repeat", parts=[node], low=low, high=high)
         return node
 
     def _counts(self) -> tuple[int, int | None, int] | None:
@@ -259,15 +313,15 @@ class Parser:
             self.at += 2
             return Node("assert", assertion=assertion)
         chars = self._class_escape()
-        return Node("chars", self._literal(self._character()) if chars is None else chars)
+        return self._literal_node(self._character()) if chars is None else self._chars(chars)
 
-    def _class_escape(self) -> frozenset[str] | None:
+    def _class_escape(self) -> int | None:
         r"""``\d`` and the like, ``\pL`` and the like."""
         char = self.text[self.at + 1] if self.at + 1 < len(self.text) else ""
         if char.lower() in _PERL and char:
             self.at += 2
-            perl = _PERL[char.lower()]
-            return self.alphabet - perl if char.isupper() else perl
+            perl = self.alphabet.of(_PERL[char.lower()])
+            return self._without(perl) if char.isupper() else perl
         if char not in ("p", "P"):
             return None
         begin = self.at
@@ -282,10 +336,29 @@ class Parser:
         negated = char == "P"
         if name.startswith("^"):
             negated, name = not negated, name[1:]
-        chars = _unicode(name, self.alphabet, folded="i" in self.flags)
+        chars = self._unicode(name)
         if chars is None:
             raise PatternError(f"invalid character class range: `{self.text[begin : self.at]}`")
-        return self.alphabet - chars if negated else chars
+        return self._without(chars) if negated else chars
+
+    def _unicode(self, name: str) -> int | None:
+        """The characters of a category or of a script, with the flag i also those of the other case; None for an unknown name."""
+        if name in _CATEGORIES:
+            return self._where(("category", name), lambda char: unicodedata.category(char).startswith(name))
+        if name == "Any":
+            return self.alphabet.all
+        if name == "Common" or name in _SCRIPTS:
+            return self._where(("script", name), lambda char: _script(char) == name.replace("Common", ""))
+        return None
+
+    def _where(self, key: tuple[str, ...], is_in: Callable[[str], bool]) -> int:
+        folded = "i" in self.flags
+        key = (*key, "i" if folded else "")
+        chars = self._sets.get(key)
+        if chars is None:
+            self._looked_at += len(self.alphabet.chars) // _LOOKED_AT
+            chars = self._sets[key] = self.alphabet.where(is_in, folded=folded)
+        return chars
 
     def _character(self) -> str:
         """The character that an escape denotes."""
@@ -313,20 +386,20 @@ class Parser:
             return char
         raise PatternError(f"invalid escape sequence: `{self.text[begin : self.at]}`")
 
-    def character_class(self) -> Generator[None, None, frozenset[str]]:
+    def character_class(self) -> Generator[None, None, int]:
         """The characters of a class in brackets; yields where other requests may be served."""
         begin = self.at
-        piece_ends = begin + _PIECE
+        piece_ends = begin + self._looked_at + _PIECE
         self.at += 1
         negated = self.text.startswith("^", self.at)
         self.at += negated
-        chars: set[str] = set()
+        chars = 0
         first = True
         while first or not self.text.startswith("]", self.at):
             if self.at >= len(self.text):
                 raise PatternError("missing closing ]")
-            if self.at >= piece_ends:
-                piece_ends = self.at + _PIECE
+            if self.at + self._looked_at >= piece_ends:
+                piece_ends = self.at + self._looked_at + _PIECE
                 yield
             first = False
             named = self._posix()
@@ -334,9 +407,9 @@ class Parser:
                 named = self._class_escape()
             chars |= self._range(begin) if named is None else named
         self.at += 1
-        return self.alphabet - chars if negated else self.alphabet & chars
+        return self._without(chars) if negated else chars
 
-    def _posix(self) -> frozenset[str] | None:
+    def _posix(self) -> int | None:
         if not self.text.startswith("[:", self.at):
             return None
         end = self.text.find(":]", self.at + 2)
@@ -348,10 +421,10 @@ class Parser:
         if name.removeprefix("^") not in _POSIX:
             raise PatternError(f"invalid character class range: `{whole}`")
         self.at = end + 2
-        chars = _POSIX[name.removeprefix("^")]
-        return self.alphabet - chars if negated else chars
+        chars = self.alphabet.of(_POSIX[name.removeprefix("^")])
+        return self._without(chars) if negated else chars
 
-    def _range(self, begin: int) -> set[str]:
+    def _range(self, begin: int) -> int:
         at, low = self.at, self._one(begin)
         high = low
         if self.text.startswith("-", self.at) and self.text[self.at + 1 : self.at + 2] not in ("", "]"):
@@ -359,7 +432,9 @@ class Parser:
             high = self._one(begin)
             if high < low:
                 raise PatternError(f"invalid character class range: `{self.text[at : self.at]}`")
-        return set(_between(low, high, self.alphabet, folded="i" in self.flags))
+        if "i" in self.flags:
+            return self._where(("range", low, high), lambda char: low <= char <= high)
+        return self.alphabet.between(low, high)
 
     def _one(self, begin: int) -> str:
         if self.at >= len(self.text):
@@ -372,42 +447,6 @@ class Parser:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and (text == "0" or text[0] != "0") and len(text) < 9
-
-
-@lru_cache(maxsize=1024)
-def _between(low: str, high: str, alphabet: frozenset[str], *, folded: bool) -> frozenset[str]:
-    """The characters of a range, and those in the other case where that is all one."""
-    return frozenset(
-        char
-        for char in alphabet
-        if any(
-            low <= variant <= high
-            for variant in ((char, char.lower(), char.upper()) if folded else char)
-            if len(variant) == 1
-        )
-    )
-
-
-@lru_cache(maxsize=1024)
-def _unicode(name: str, alphabet: frozenset[str], *, folded: bool) -> frozenset[str] | None:
-    """The characters of a category or of a script, with ``folded`` also those of the other case; None for an unknown name."""
-    if name != "Any" and name != "Common" and name not in _CATEGORIES and name not in _SCRIPTS:
-        return None
-
-    def is_in(char: str) -> bool:
-        if name in _CATEGORIES:
-            return unicodedata.category(char).startswith(name)
-        return name == "Any" or _script(char) == name.replace("Common", "")
-
-    return frozenset(
-        char
-        for char in alphabet
-        if any(
-            is_in(variant)
-            for variant in ((char, char.lower(), char.upper()) if folded else (char,))
-            if len(variant) == 1
-        )
-    )
 
 
 def _script(char: str) -> str:

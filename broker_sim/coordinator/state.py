@@ -135,6 +135,7 @@ class ShardState:
     persister_callbacks: dict[int, PersisterCallback] = field(
         default_factory=dict
     )  # ticket -> operation that waits for the share coordinators
+    resolving: dict[str, None] = field(default_factory=dict)  # groups whose expressions are to be resolved, in order
 
     def __post_init__(self) -> None:
         self.take_over(GroupStore(self.settings.policy))

@@ -59,13 +59,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker_sim.common.slices import Job
 from broker_sim.coordinator.client import Client
 from kafka_wire.codec import EncodeError
+from kafka_wire.remembered import remembered
 
 if TYPE_CHECKING:
     from broker_sim.authentication.authenticator import Authenticator
@@ -207,7 +208,7 @@ Later = Callable[[Callable[[], object]], "Timer"]
 FastHandler = Callable[[ConnectionLike, bytes, int, int], "bytes | Deferred | None"]
 
 
-_client = lru_cache(maxsize=4096)(Client)  # a client sends many requests of one version
+_client = remembered(entries=4096)(Client)  # a client sends many requests of one version
 
 
 class RequestContext:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker_sim.common.chance import Chance
@@ -44,6 +44,7 @@ from broker_sim.runtime.shard_context import ShardContext
 from broker_sim.storage import partition_for
 from broker_sim.storage.producer_state import EndedTransaction
 from kafka_wire.api_keys import release
+from kafka_wire.remembered import remembered
 
 if TYPE_CHECKING:
     from broker_sim.runtime.share_state_coordinator import Persister
@@ -70,7 +71,7 @@ _GROUP_CONFIGS = {
 _AT_ONCE = -1
 """The token of requests whose answer is read from the outcome, or that have no answer."""
 
-partition_of = lru_cache(maxsize=65536)(partition_for)
+partition_of = remembered(entries=16384)(partition_for)
 
 GroupShardContext = ShardContext[Shard]
 

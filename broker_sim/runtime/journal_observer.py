@@ -14,7 +14,6 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.coordinator.classic.group import ANSWERED_STILL_COUNTED, ClassicGroup, Member
@@ -49,6 +48,7 @@ from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest
 from kafka_wire.messages.k14_sync_group import SyncGroupRequest
 from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kafka_wire.remembered import remembered
 
 if TYPE_CHECKING:
     from broker_sim.handlers.context import RequestContext
@@ -359,18 +359,18 @@ def _member(group: ClassicGroup, member: Member) -> dict[str, Any]:
     }
 
 
-@lru_cache(4096)
 def _worker(metadata: bytes, assignment: bytes) -> dict[str, Any] | None:
     """A worker of Connect: its url and config offset, the connectors and tasks that it has; None where that can't be read."""
-    worker, work = worker_state(metadata), work_of(assignment) if assignment else None
+    worker, work = _worker_state(metadata), _work(assignment) if assignment else None
     if worker is None:
         return None
     given = {} if work is None else {"connectors": work.connectors, "tasks": work.tasks}
     return {"url": worker.url, "config_offset": worker.config_offset, **given}
 
 
-_topics = lru_cache(4096)(subscribed_topics)
-_partitions = lru_cache(4096)(assigned_partitions)
+_of_members = remembered(entries=1024, longest=2048)
+_topics, _partitions = _of_members(subscribed_topics), _of_members(assigned_partitions)
+_worker_state, _work = _of_members(worker_state), _of_members(work_of)
 """The same bytes are looked at again at every step of a group's, and most members subscribe to the same."""
 
 

@@ -6,7 +6,7 @@ Source: ShareCoordinatorService.java, DefaultStatePersister.java, PersisterState
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from broker_sim.common.slices import Job, Pace, Slices, ended
@@ -21,9 +21,10 @@ from broker_sim.runtime.coordinator_kind import CoordinatorKind
 from broker_sim.runtime.coordinator_runtime import CoordinatorRuntime
 from broker_sim.storage import partition_for
 from kafka_wire.errors import Err
+from kafka_wire.remembered import remembered
 from kafka_wire.uuids import uuid_text
 
-_partition_of = lru_cache(maxsize=65536)(partition_for)
+_partition_of = remembered(entries=16384)(partition_for)
 
 _TRY_AGAIN = frozenset({Err.NOT_COORDINATOR, Err.COORDINATOR_NOT_AVAILABLE, Err.COORDINATOR_LOAD_IN_PROGRESS})
 _ATTEMPTS = 5
@@ -33,7 +34,7 @@ _PIECE = 200
 """Commands that are given before others are served: each may be a batch of its own in the log."""
 
 
-@lru_cache(maxsize=65536)
+@remembered(entries=16384, size=lambda key: len(key.group_id))
 def coordinator_key(key: ShareKey) -> str:
     """By what the coordinator of a share group in a partition is found: ``group:topic id:partition``."""
     return f"{key.group_id}:{uuid_text(key.topic_id)}:{key.partition}"

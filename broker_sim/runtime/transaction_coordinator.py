@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from broker_sim.config.settings import BrokerConfig
@@ -18,6 +17,7 @@ from broker_sim.runtime.shard_context import ShardContext
 from broker_sim.storage import partition_for
 from kafka_wire.api_keys import release
 from kafka_wire.errors import Err
+from kafka_wire.remembered import remembered
 
 if TYPE_CHECKING:
     from broker_sim.runtime.transaction_observer import TransactionObserver
@@ -30,7 +30,7 @@ _TIMERS: dict[str | int, str] = {
 }
 
 
-_partition_of = lru_cache(maxsize=65536)(partition_for)
+_partition_of = remembered(entries=16384)(partition_for)
 
 
 class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from kafka_wire.remembered import remembered
 
 
-@lru_cache(maxsize=65536)
+@remembered(entries=16384)
 def java_hash(text: str) -> int:
     """String.hashCode of Java: over UTF-16 code units, h = 31 * h + unit, as a signed 32-bit number."""
     value = 0

@@ -14,6 +14,7 @@ from functools import lru_cache
 from kafka_wire.codec import DecodeError, EncodeError, decode, encode
 from kafka_wire.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from kafka_wire.record_head import INT16, first
+from kafka_wire.remembered import remembered
 
 __all__ = [
     "TransactionLogKey",
@@ -38,7 +39,7 @@ _REMEMBERED = 16
 Partitions = tuple[tuple[str, int], ...]
 
 
-@lru_cache(maxsize=1024)
+@remembered(entries=1024)
 def encode_key(transactional_id: str) -> bytes:
     """The key of a transactional id's records."""
     return INT16.pack(TRANSACTION) + encode(TransactionLogKey(transactional_id), 0)

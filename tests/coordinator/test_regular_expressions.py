@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import random
 import subprocess
-from collections import OrderedDict
+import sys
+import weakref
+from array import array
 from collections.abc import Generator
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +90,9 @@ def test_what_matches_a_whole_name(text: str, matched: list[str]) -> None:
     ids=lambda text: text[:20],
 )
 def test_what_is_none_of_re2s(text: str, words: str) -> None:
-    for _ in range(2):  # the second time from the cache
+    for compile_or_check in (compiled, regular_expressions.check):  # the second one remembers the first one's result
         with pytest.raises(PatternError) as refused:
-            compiled(text)
+            compile_or_check(text)
         assert str(refused.value).partition(": `")[0] == words
 
 
@@ -124,7 +127,7 @@ def test_a_name_is_matched_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     gone_through: list[int] = []
     reached = wanted._reached
 
-    def counting(*given: Any) -> Generator[None, None, set[int]]:
+    def counting(*given: Any) -> Generator[None, None, array[int]]:
         found = yield from reached(*given)
         gone_through.append(len(found))
         return found
@@ -170,33 +173,126 @@ def test_the_pieces_do_not_depend_on_what_was_matched_before(monkeypatch: pytest
     assert pieces() == first
 
 
-def test_an_expression_is_compiled_again_whether_it_is_cached_or_not() -> None:
+def test_the_pieces_do_not_depend_on_what_was_compiled_before() -> None:
     text = "orders-[0-9]*|" * 1000
     assert list(compiling(text)) == list(compiling(text)) != []
-    assert compiled(text) is compiled(text)
 
 
-def test_cached_expressions_are_the_last_ones_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regular_expressions, "_cache", OrderedDict())
-    monkeypatch.setattr(regular_expressions, "_CACHED", 2)
-    first = compiled("cached-1")
-    compiled("cached-2")
-    assert compiled("cached-1") is first
-    compiled("cached-3")
-    assert compiled("cached-1") is first
-    compiled("cached-2")
-    compiled("cached-3")
-    assert compiled("cached-1") is not first
+def test_an_expression_that_was_compiled_lately_is_checked_without_being_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    checked = regular_expressions.Checked()
+    monkeypatch.setattr(regular_expressions, "_checked", checked)
+    list(compiling("orders|" * 500))
+    with pytest.raises(PatternError):
+        compiled("a**")
+    monkeypatch.setattr(regular_expressions, "compiling", None)
+    checked.check("orders|" * 500)
+    with pytest.raises(PatternError, match="nested repetition"):
+        checked.check("a**")
+
+
+def test_the_expressions_known_to_be_valid_or_not_are_bounded_in_characters() -> None:
+    checked = regular_expressions.Checked()
+    for number in range(100):
+        checked.remember("x" * 30_000 + f"{number}", None)
+        checked.remember(f"{number}", "its words: " + "x" * 30_000)
+    assert 900_000 < checked.chars <= 1_000_000
+    assert sum(len(text) + len(error or "") for text, error in checked._errors.items()) < checked.chars
+    for number in range(20_000):
+        checked.remember(f"n{number}", None)
+    assert checked.chars <= 1_000_000
+
+
+def test_a_pattern_of_32_kb_takes_less_than_a_megabyte() -> None:
+    """Whatever its states wait for: 16,000 points, or 5,300 classes that all differ and have most of the alphabet."""
+    different = islice(combinations(sorted(ALPHABET - {"-"}), 3), 5300)
+    classes = "".join(f"[^{''.join(three)}]" for three in different)
+    for text in (".*" * 16_000, classes, "(a|b)" * 6500, "(.*)*|" * 5400, "(?i)" + "[a-c]?" * 5400):
+        made = compiled(text)
+        size = sum(map(sys.getsizeof, (made.kinds, made.to, made.others, made.chars)))
+        size += sum(map(sys.getsizeof, {id(chars): chars for chars in made.chars}.values()))
+        assert len(made.kinds) > 5000
+        assert size < 1_000_000
+        matcher = made.matcher()
+        for name in ("x" * 249, "a.b-c_" * 40):
+            matcher.matches(name)
+        assert memory_of(matcher) < 4_000_000
+
+
+def memory_of(matcher: Matcher) -> int:
+    """Bytes of what it remembers."""
+    sets = {id(states): states for step in matcher._steps.items() for states in (step[0][0], step[1])}
+    return sum(map(sys.getsizeof, (matcher._steps, matcher._ends, *sets.values(), *matcher._steps)))
 
 
 def test_what_an_expression_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regular_expressions, "_KEPT", 500)
+    monkeypatch.setattr(regular_expressions, "_KEPT", 5000)
     wanted = matcher_of("(a|b)*a(a|b){40}")
     rng = random.Random(1)
     for _ in range(50):
         name = "".join(rng.choice("ab") for _ in range(100))
         assert wanted.matches(name) == (name[-41] == "a")
-        assert sum(map(len, wanted._steps.values())) <= 500
+        assert 50 * len(wanted._steps) + sum(len(states) // 4 for states in wanted._sets) <= wanted.kept <= 5000
+
+
+def test_a_matcher_forgets_before_it_takes_megabytes() -> None:
+    """Steps with few states: what they take is the step, not the states."""
+    wanted = matcher_of("[a-z0-9]{1,249}")
+    rng = random.Random(1)
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+    for _ in range(400):
+        wanted.matches("".join(rng.choice(letters) for _ in range(249)))
+    assert 1000 < len(wanted._steps) <= 10_000
+    assert memory_of(wanted) < 4_000_000
+
+
+def test_the_alphabet_of_a_pattern_may_have_very_many_characters() -> None:
+    """Its sets are made of it once, however often they are named, and not for nothing."""
+    alphabet = frozenset(map(chr, range(0x4E00, 0x9000)))
+    text = "[\u4e00-\u4eff]" * 300 + "(?i)" + "\\pL\\p{Han}\\p{Lu}[\u5000-\u5001]" * 200
+    assert len(list(compiling(text, alphabet))) > len(list(compiling(text)))
+    assert len({id(chars) for chars in compiled(text, alphabet).chars}) < 10
+
+
+def test_the_groups_of_a_shard_are_resolved_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a pattern and its matcher take is there once, and is gone with the last one."""
+    live: weakref.WeakSet[Matcher] = weakref.WeakSet()
+    monkeypatch.setattr(regular_expressions, "_PIECE", 1)
+    monkeypatch.setattr(regular_expressions.Pattern, "matcher", lambda made: _tracked(live, Matcher(made)))
+    core = Crowd((4, 1), {"fa": 1, "fb": 1, "other": 1})
+    groups = [f"g{number}" for number in range(5)]
+    for number, group in enumerate(groups):
+        core.told("A", 0, group=group, subscribed_topic_names=[], subscribed_topic_regex=f"f[ab]x{{0,{number}}}")
+    assert list(core.shard.resolving) == []
+    most = 0
+    for _ in range(2000):
+        core.advance(1)
+        most = max(most, len(live))
+    assert most == 1
+    assert [record for record in core.written() if record.startswith("16")] == ["16 fa,fb"] * 5
+    assert not live
+    assert not core.shard.resolving
+
+
+def _tracked(live: weakref.WeakSet[Matcher], matcher: Matcher) -> Matcher:
+    live.add(matcher)
+    return matcher
+
+
+def test_a_group_that_ends_before_its_turn_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regular_expressions, "_PIECE", 1)
+    core = Crowd((4, 1), {"fa": 1, "fb": 1, "other": 1})
+    for group in ("first", "second", "third"):
+        core.told("A", 0, group=group, subscribed_topic_names=[], subscribed_topic_regex="f[ab]")
+    core.advance(0)
+    assert core.consumer("first").matching is not None
+    for group in ("first", "second"):
+        core.told("A", -1, group=group)
+    core.advance(100)
+    assert core.told("A", 1, group="third")[0] == 2
+    assert core.consumer("first").matching is None
+    assert not core.shard.resolving
 
 
 def test_members_subscribe_by_one_that_takes_many_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,9 @@ the order in which the votes were read, which is that of a map of member ids in 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
-from functools import lru_cache
 
 from broker_sim.common.slices import Pace
+from kafka_wire.remembered import remembered
 
 _INT = 0xFFFF_FFFF
 _PIECE = 2000  # names that are looked at before others are served
@@ -90,7 +90,7 @@ def _trie_order(keys: list[tuple[int, str]]) -> list[str]:
     return alone + [name for branch in in_order if len(branch) > 1 for name in _trie_order(branch)]
 
 
-@lru_cache(maxsize=16384)
+@remembered(entries=4096)
 def string_hash(text: str) -> int:
     """``String.hashCode`` of Java, as an unsigned number."""
     code = 0

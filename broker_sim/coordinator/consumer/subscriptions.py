@@ -7,11 +7,12 @@ GroupMetadataManager.maybeUpdateRegularExpressions and the task of its executor 
 
 from __future__ import annotations
 
+from broker_sim.coordinator import regular_expressions
 from broker_sim.coordinator.consumer.group import LAYOUT, ConsumerGroup, Matching
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.epochs.writes import Changes, submit
 from broker_sim.coordinator.outcome import TimerKey
-from broker_sim.coordinator.regular_expressions import PatternError, compiling, pattern
+from broker_sim.coordinator.regular_expressions import PatternError, compiling
 from broker_sim.coordinator.state import ShardState
 from kafka_wire import offsets_log as types
 from kafka_wire.errors import Err
@@ -24,7 +25,7 @@ _NEXT_PIECE_MS = 1  # not at once: timers that are due now fire in one iteration
 def check(text: str | None) -> None:
     """Raises Refused for an invalid regular expression."""
     try:
-        pattern(text or "")
+        regular_expressions.check(text or "")
     except PatternError as error:
         words = str(error).partition(": `")[0]
         raise Refused(
@@ -58,17 +59,34 @@ def maybe_refresh(shard: ShardState, group: ConsumerGroup) -> None:
 
 
 def refresh(shard: ShardState, key: TimerKey) -> None:
-    """Resolve the regular expressions, in pieces, one for each run of the timer; a difference increments the group epoch."""
-    group = shard.groups.get(str(key[1]))
-    if not isinstance(group, ConsumerGroup) or not group.latest.patterns:
-        return
+    """Resolve a group's regular expressions, in pieces, one for each run of the timer; a difference increments the group epoch.
+
+    One group of the shard after the other: what compiled expressions and their matchers take, some MB, is there once in a shard.
+    """
+    group_id = str(key[1])
+    group, waiting = shard.groups.get(group_id), shard.resolving
+    if isinstance(group, ConsumerGroup) and group.latest.patterns:
+        waiting.setdefault(group_id)
+        if group_id != next(iter(waiting)):
+            return
+        if not _resolved(shard, group):
+            shard.arm(("patterns", group_id), _NEXT_PIECE_MS)
+            return
+    elif isinstance(group, ConsumerGroup):
+        group.matching = None  # its last expression is not subscribed to any more
+    waiting.pop(group_id, None)
+    if waiting:
+        shard.arm(("patterns", next(iter(waiting))), _NEXT_PIECE_MS)
+
+
+def _resolved(shard: ShardState, group: ConsumerGroup) -> bool:
+    """One piece of it; returns whether it was the last."""
     if group.matching is None:
         group.matched_version = shard.topics.version
         group.matching = _matching(list(group.latest.patterns), list(shard.topics.by_name))
     topics_by_pattern = next(group.matching)
     if topics_by_pattern is None:
-        shard.arm(("patterns", group.group_id), _NEXT_PIECE_MS)
-        return
+        return False
     group.matching = None
     changes, latest = Changes(group), group.latest
     differs = False
@@ -87,6 +105,7 @@ def refresh(shard: ShardState, key: TimerKey) -> None:
         value = log.ConsumerGroupMetadataValue(latest.group_epoch + 1, group.metadata_hash(shard.topics))
         changes.add(LAYOUT.group, log.ConsumerGroupMetadataKey(group.group_id), value)
     submit(shard, None, changes, None)
+    return True
 
 
 def _matching(texts: list[str], names: list[str]) -> Matching:

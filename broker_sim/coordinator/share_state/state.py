@@ -5,13 +5,13 @@ Source: ShareGroupOffset.java, ShareCoordinatorShard.handleShareSnapshot and han
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 from broker_sim.coordinator.shard_loader import OtherRecord
 from broker_sim.coordinator.share_state.batches import StateBatch, combined
 from kafka_wire import share_state_log as log
 from kafka_wire.codec import DecodeError
+from kafka_wire.remembered import remembered
 
 NOWHERE = -1
 """The start offset of a group that has read nothing of a partition yet."""
@@ -112,7 +112,7 @@ def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
     return key, None if value is None else log.encode_value(value)
 
 
-@lru_cache(maxsize=4096)
+@remembered(entries=4096, size=lambda key: len(key.group_id))
 def _encoded_key(key: ShareKey, of_update: bool) -> bytes:
     """A partition's updates have all the same key."""
     return log.encode_key((log.ShareUpdateKey if of_update else log.ShareSnapshotKey)(*key))

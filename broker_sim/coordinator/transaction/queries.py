@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
+from broker_sim.common.slices import Pace
 from broker_sim.coordinator.regular_expressions import compiling
 from broker_sim.coordinator.transaction.state import TransactionState
 from broker_sim.coordinator.transaction.transaction import State, Transaction
@@ -17,6 +18,8 @@ from kafka_wire.messages import k66_list_transactions as listed
 
 STATES = {state.kafka_name: state for state in State}
 """By the names that ListTransactions filters by."""
+_CHARACTERS = 100_000
+"""Characters of transactional ids that are collected in one piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,12 @@ def listing(
         yield from rows
         return
     yield None  # an expression may take as long as a piece
-    alphabet = frozenset(char for item in rows for char in item.transactional_id)
+    alphabet: set[str] = set()
+    pace = Pace(_CHARACTERS)
+    for row in rows:
+        alphabet.update(row.transactional_id)
+        if pace.full(len(row.transactional_id)):
+            yield None
     matcher = (yield from compiling(filters.pattern, alphabet)).matcher()
     for row in rows:
         for is_match in matcher.matching(row.transactional_id):
