@@ -433,7 +433,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     import logging
 
     from broker_sim.api.cluster import Cluster, ClusterError
-    from broker_sim.cli import security
+    from broker_sim.cli import process, security
 
     class Visible(logging.Formatter):
         """Nothing that a client chose does something to a terminal."""
@@ -444,7 +444,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Visible("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=arguments.log_level.upper(), handlers=[handler])
-    _allow_many_connections()
+    process.allow_many_connections()
     try:
         cluster = Cluster(
             arguments.brokers,
@@ -521,15 +521,14 @@ async def _serve_until_signal(
     cluster: Cluster, control: ControlServer | None = None, import_files: Sequence[str] = (), *, until_eof: bool = False
 ) -> None:
     import asyncio
-    import signal
     import threading
 
+    from broker_sim.cli import process
     from broker_sim.config.settings import has_tls
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    process.stop_on_signals(loop, stop)
     if until_eof:
         threading.Thread(target=_at_eof, args=(loop, stop), daemon=True, name="stdin").start()
     await cluster.start()  # `async with` watches for users' code that blocks the loop; on this loop there is none
@@ -583,12 +582,3 @@ def _uvloop_factory() -> type[asyncio.AbstractEventLoop] | None:
         return None
     factory: type[asyncio.AbstractEventLoop] = uvloop.Loop
     return factory
-
-
-def _allow_many_connections() -> None:
-    """A connection is a file descriptor; the usual soft limit of 1,024 is not what ends a broker's service."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

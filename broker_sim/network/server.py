@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,12 @@ _ACCEPTED_AFTER = 4
 """Turns of asyncio's loop in which a socket that it has accepted becomes a connection."""
 
 
+_ADDRESS = (socket.SO_REUSEADDR, 1)
+"""So that a port can be bound again at once."""
+if sys.platform == "win32":  # where that would let two brokers have one port, and a port is free at once anyway
+    _ADDRESS = (socket.SO_EXCLUSIVEADDRUSE, 1)
+
+
 def listen(host: str, port: int) -> socket.socket:
     """A bound socket, not yet listening; port 0 takes a free one, host "" all addresses. Raises OSError (port in use, no address)."""
     # Bytes, if it is ASCII, as for a text Python loads the tables of IDNA: 5 million instructions.
@@ -49,7 +56,7 @@ def listen(host: str, port: int) -> socket.socket:
     family, kind, proto, _, address = found[0]
     sock = socket.socket(family, kind, proto)
     try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, *_ADDRESS)
         sock.bind(address)
         sock.setblocking(False)
     except OSError:
@@ -88,7 +95,7 @@ def _keeper(sock: socket.socket) -> socket.socket | None:
         return None
     other = socket.socket(sock.family, sock.type, sock.proto)
     try:
-        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.setsockopt(socket.SOL_SOCKET, *_ADDRESS)
         other.bind(sock.getsockname())
     except OSError:
         other.close()

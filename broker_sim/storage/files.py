@@ -7,9 +7,9 @@ Errors are the OSError of the call; `append` leaves the file as long as it was b
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import errno
 import os
-import resource
+import sys
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Files:
         """`holder` has opened a descriptor to keep."""
         self._holders[holder] = None
         if self._max_open is None:
-            self._max_open = max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2, 16)
+            self._max_open = max(_most_descriptors() // 2, 16)
         if len(self._holders) > self._max_open:
             next(iter(self._holders)).close()
 
@@ -75,7 +75,9 @@ class Files:
         os.fdatasync(fd)
 
     def sync_dir(self, path: Path) -> None:
-        """Make creations and renames in a directory durable."""
+        """Make creations and renames in a directory durable, where the system can."""
+        if not hasattr(os, "O_DIRECTORY"):
+            return
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(fd)
@@ -137,13 +139,21 @@ class Files:
         return total, free
 
     def lock(self, path: Path) -> Closable:
-        """Create the file, and lock it until it is closed. Raises BlockingIOError if another process has the lock."""
+        """Create the file, and lock it until it is closed. Raises BlockingIOError if another process has the lock, OSError on a system
+        without fcntl."""
+        try:
+            import fcntl
+        except ImportError:  # Windows: without pread and O_NOFOLLOW as well
+            raise OSError(
+                errno.ENOTSUP, "data directories need Linux or macOS; without one logs are in memory"
+            ) from None
         if path.is_symlink() or (path.exists() and not path.is_file()):
             raise OSError(f"{path} is a link, or not a regular file")
         handle = path.open("a")
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # against other clusters, of this process too
-            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # against a JVM: what Java locks is the other kind
+            if sys.platform != "darwin":  # where one kind of lock excludes the other, of the same process too
+                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # against a JVM: what Java locks is the other kind
         except OSError as error:
             handle.close()
             raise BlockingIOError(*error.args) from None
@@ -197,6 +207,15 @@ class Files:
             raise
         if sync:
             self.sync_dir(path.parent)
+
+
+def _most_descriptors() -> int:
+    """How many descriptors the process may open."""
+    try:
+        import resource
+    except ImportError:  # Windows, whose C library has this limit
+        return 512
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 FILES = Files()
