@@ -26,7 +26,7 @@ Unit = tuple[bytes, int]
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = 0, 1, 2, 4
 _NOWHERE = -1
 _LATE = 8
-"""At so many moments a leader may write before it hears of the first: at one moment it writes an update for each lock that ends then."""
+"""At so many moments a leader may write before it hears of the first; at one moment it writes an update for each lock that ends."""
 
 
 class StoredRecord(NamedTuple):
