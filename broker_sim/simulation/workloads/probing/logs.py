@@ -360,12 +360,13 @@ class LogProber(Prober):
         if log.doubts.keys() != dict.fromkeys(batch.rows).keys() or before is None:
             return
         answer = await self.list_offset(topic, index, -1)
-        steady = before == standing(self.partition(topic, index)) and self.calm.since(begun_s)
-        if answer is None or not steady or self.calm.odd:
+        partition = self.partition(topic, index)
+        steady = before == standing(partition) and self.calm.since(begun_s)
+        if answer is None or partition is None or not steady or self.calm.odd:
             return
         wanted = end + len(batch.rows)
         if self.expect("records with acks=0 are written", f"{log.name}: the end", answer.offset, wanted):
-            log.acknowledged(end, batch.rows)
+            log.acknowledged(end, batch.rows, epoch=partition.leader_epoch)
             log.exact = True
 
     async def list_offset(self, topic: OwnTopic, index: int, timestamp: int) -> Any:
