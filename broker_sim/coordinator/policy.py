@@ -204,6 +204,9 @@ class Policy:
     share_initialization_waits_for_target: bool
     """Partitions whose state was initialized increment a share group's epoch only if no target is to be computed; else each heartbeat
     would while the assignment interval delays that (KAFKA-20291)."""
+    share_initialization_retry_ms: int | None
+    """After so long the states of a share group's partitions are requested again if no result is recorded, though not before
+    ``offsets.commit.timeout.ms``: ``group.share.initialize.retry.interval.ms``, since 4.2; None: after twice that timeout."""
     share_deletion_clears_state: bool
     """DeleteGroups writes the record that a share group has no partitions' state, even if it had none (measured: 4.4.0 does, 4.1.0 does
     not)."""
@@ -292,6 +295,7 @@ SCALA = Policy(
     emptied_streams_target_is_stored=False,
     share_assignor="simple",
     share_initialization_waits_for_target=False,
+    share_initialization_retry_ms=None,
     share_deletion_clears_state=False,
     old_share_epoch_gets_previous=False,
     nameless_share_member_gets_text=True,
@@ -377,6 +381,7 @@ JAVA = Policy(
     streams_roles_change_in_place=False,
     share_assignor="simple until 4.1",
     share_initialization_waits_for_target=False,
+    share_initialization_retry_ms=None,
     share_deletion_clears_state=False,
     old_share_epoch_gets_previous=False,
     nameless_share_member_gets_text=True,
@@ -392,6 +397,7 @@ _JAVA_4_2 = replace(
     unsubscribed_topics_are_revoked=True,
     has_streams_records=True,
     share_assignor="simple",
+    share_initialization_retry_ms=30_000,
     nameless_share_member_gets_text=False,
     share_offsets_may_be_altered=True,
     missing_share_topics_come_first=False,

@@ -11,7 +11,7 @@ from broker_sim.coordinator.transaction import queries
 from broker_sim.coordinator.transaction.state import TransactionState
 from broker_sim.handlers import k01_fetch, k18_api_versions
 from broker_sim.handlers.context import RequestContext
-from broker_sim.metadata import leader_election
+from broker_sim.metadata import leader_election, log_maintenance
 from broker_sim.metadata.topics import Partition
 from broker_sim.simulation import simulate
 from broker_sim.simulation.checks.answers import InvariantBroken
@@ -60,6 +60,15 @@ def test_an_exact_log_knows_its_end() -> None:
     log.sent([A, B])
     assert log.acknowledged(0, [A]) is None
     assert "the log ended at 1" in (log.acknowledged(2, [B]) or "")
+
+
+def test_where_an_epoch_began_is_unknown_behind_a_batch_of_an_unknown_epoch() -> None:
+    log = LogModel("orders-0")
+    log.sent([A, B, C])
+    assert log.acknowledged(0, [A], epoch=0) is None
+    assert log.acknowledged(1, [B]) is None
+    assert log.acknowledged(2, [C], epoch=1) is None
+    assert (log.end_of_epoch(0), log.end_of_epoch(1)) == (None, (1, 3))
 
 
 def test_calm_is_what_no_fault_of_the_plan_touches() -> None:
@@ -170,6 +179,13 @@ def test_a_rule_is_broken_by_its_bug(plant: Plant, workload: str, rule: str, mon
     plant(monkeypatch)
     broken = (run(Case(workload, seed, 4.0, plan=())).invariant for seed in range(8))
     assert next((name for name in broken if name is not None), None) == rule
+
+
+@pytest.mark.slow
+def test_retention_is_looked_at_in_runs_of_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_maintenance.LogMaintenance, "_look_at_retention", lambda self: None)
+    broken = (run(Case("logs", seed, 10.0, plan=())).invariant for seed in range(12))
+    assert next((name for name in broken if name is not None), None) == "retention deletes expired segments only"
 
 
 def _leaders(break_it: Callable[[Partition], object]) -> list[str]:

@@ -111,6 +111,8 @@ class ShareGroup(EpochGroup[ShareGroupState]):
     states = ShareGroupState
     layout = LAYOUT
 
+    initializing_since_ms: int = 0  # when states were last requested, or the group was loaded
+
     # what every kind of group answers (`Group`)
 
     @property

@@ -115,9 +115,9 @@ def _heartbeat(
     _move_group(shard, changes)
     _compute_target(shard, changes)
     after = _follow(changes, member_id, before)
-    missing = partitions.uninitialized(shard, group)
+    missing = partitions.uninitialized(shard, group, again=partitions.is_overdue(shard, group))
     if missing:
-        partitions.begin(changes, missing)
+        partitions.begin(shard, changes, missing)
     group.session_timeout_ms = shard.share_setting(group.group_id, "session_timeout_ms")
     restart_session(shard, group, member_id)
     full = request.member_epoch == 0 or request.subscribed_topic_names is not None

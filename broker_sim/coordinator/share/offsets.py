@@ -126,7 +126,7 @@ def alter(shard: ShardState, token: int, client: Client, body: AlterOffsets) -> 
         return
     changes = Changes(group)
     shard.groups[group.group_id] = group
-    partitions.begin(changes, body.begun)
+    partitions.begin(shard, changes, body.begun)
     if body.below is not None:  # what is recorded by then stays
         topic_id, number = body.below
         words = f"{_REFUSED_BELOW} {body.group_id} {uuid_text(topic_id)} {number}"

@@ -41,13 +41,13 @@ def record(
     changes.add(types.SHARE_GROUP_STATE_PARTITION_METADATA, partitions_key(group.group_id), value)
 
 
-def uninitialized(shard: ShardState, group: ShareGroup) -> Topic:
-    """The subscribed partitions whose state is neither initialized nor being initialized."""
+def uninitialized(shard: ShardState, group: ShareGroup, *, again: bool = False) -> Topic:
+    """The subscribed partitions whose state is neither initialized nor being initialized; with ``again`` also the latter."""
     latest, result = group.latest, Topic()
-    by_name = shard.topics.by_name
+    by_name, begun = shard.topics.by_name, Topic() if again else latest.initializing
     for name in sorted(by_name.keys() & latest.named.keys()):
         image = by_name[name]
-        has = {*_numbers(latest.initialized, image.topic_id), *_numbers(latest.initializing, image.topic_id)}
+        has = {*_numbers(latest.initialized, image.topic_id), *_numbers(begun, image.topic_id)}
         missing = tuple(number for number in range(image.partitions) if number not in has)
         if missing:
             result[image.topic_id] = TopicState(name, missing)
@@ -81,10 +81,21 @@ def without(some: Wanted, others: Wanted) -> Topic:
 # initialization
 
 
-def begin(changes: Changes, wanted: Wanted) -> None:
+def is_overdue(shard: ShardState, group: ShareGroup) -> bool:
+    """Whether states have been initializing for so long that they are requested again: the record of the result was refused, or the
+    share coordinators never answered (GroupMetadataManager.subscribedTopicsChangeMap)."""
+    if not group.latest.initializing:
+        return False
+    timeout_ms, retry_ms = shard.settings.commit_timeout_ms, shard.settings.policy.share_initialization_retry_ms
+    wait_ms = 2 * timeout_ms if retry_ms is None else max(retry_ms, timeout_ms)
+    return shard.now_ms >= group.initializing_since_ms + wait_ms
+
+
+def begin(shard: ShardState, changes: Changes, wanted: Wanted) -> None:
     """Record that these partitions are being initialized."""
     group = changes.group
     assert isinstance(group, ShareGroup)
+    group.initializing_since_ms = shard.now_ms
     record(changes, initializing=joined(group.latest.initializing, wanted))
 
 
@@ -201,6 +212,7 @@ def resume(shard: ShardState, group: ShareGroup) -> None:
     """Repeat the pending initialization requests after the group was loaded. Not if a partition below 0 is among them, which
     AlterShareGroupOffsets may have left: Kafka's persister refuses all of them."""
     latest = group.latest
+    group.initializing_since_ms = shard.now_ms
     wanted = {topic_id: topic for topic_id, topic in latest.initializing.items() if topic.partitions}
     if wanted and all(min(topic.partitions) >= 0 for topic in wanted.values()):
         shard.ask_persister(

@@ -75,7 +75,7 @@ class LogModel:
     def acknowledged(
         self, base: int, rows: Sequence[SentRecord], *, head: Head | None = None, epoch: int = -1
     ) -> str | None:
-        """As the batch at ``base``."""
+        """As the batch at ``base``; ``epoch``: the leader epoch that it was written in, -1 if that is unknown."""
         if self.exact and base != self.end:
             return f"{self.name}: the response says that the batch is at {base}; the log ended at {self.end}"
         for offset, row in enumerate(rows, base):
@@ -84,7 +84,9 @@ class LogModel:
                 return wrong
         if head is not None:
             self.heads[base] = base + len(rows) - 1, head, epoch
-        if epoch >= 0 and (not self.epochs or self.epochs[-1][0] < epoch):
+        if epoch < 0:
+            self.epochs.clear()  # the next epoch that is known may have begun with this batch
+        elif not self.epochs or self.epochs[-1][0] < epoch:
             self.epochs.append((epoch, base))
         return None
 

@@ -26,7 +26,7 @@ Unit = tuple[bytes, int]
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = 0, 1, 2, 4
 _NOWHERE = -1
 _LATE = 8
-"""So many writes may be on their way before a leader hears of the first."""
+"""At so many moments a leader may write before it hears of the first; at one moment it writes an update for each lock that ends."""
 
 
 class StoredRecord(NamedTuple):
@@ -45,8 +45,8 @@ class StoredPartition:
     start: int = _NOWHERE
     records: dict[int, StoredRecord] = field(default_factory=dict)
     done: dict[int, StoredRecord] = field(default_factory=dict)
-    leading: deque[int] = field(default_factory=lambda: deque(maxlen=_LATE))
-    """Up to where all was done with, after each of the last updates."""
+    leading: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=_LATE))
+    """Moments of the last updates in ms since 1970, and up to where all was done with after those of a moment."""
 
     def done_up_to(self) -> int:
         """The first record that isn't done with."""
@@ -83,12 +83,12 @@ class ShareLog:
                     key = log.decode_key(record.key or b"")
                     if key is not None and key.group_id == self.group_id:
                         value = None if record.value is None else log.decode_value(key, record.value)
-                        self._take((key.topic_id, key.partition), value)
+                        self._take((key.topic_id, key.partition), value, record.timestamp)
 
     def _fail(self, name: str, unit: Unit, what: str, value: object) -> None:
         self.report(InvariantBroken(name, f"share group {self.group_id}, partition {unit[1]}: {what}", [value]))
 
-    def _take(self, unit: Unit, value: Any) -> None:
+    def _take(self, unit: Unit, value: Any, at_ms: int) -> None:
         standing = self.standings.get(unit)
         if value is None:
             self.standings.pop(unit, None)
@@ -100,10 +100,13 @@ class ShareLog:
             self.moves["update"] += 1
             self._batches(unit, standing, value)
             self._starts(unit, standing, value.start_offset, value)
-            if len(standing.leading) == _LATE and standing.start < standing.leading[0]:
-                what = f"it is {standing.start}, and up to {standing.leading[0]} all was done with {_LATE} updates ago"
+            leading = standing.leading
+            if leading and leading[-1][0] == at_ms:
+                leading.pop()
+            if len(leading) == _LATE and standing.start < leading[0][1]:
+                what = f"it is {standing.start}, and up to {leading[0][1]} all was done with {_LATE} moments ago"
                 self._fail("the share-partition start offset keeps up", unit, what, value)
-            standing.leading.append(standing.done_up_to())
+            leading.append((at_ms, standing.done_up_to()))
 
     def _snapshot(self, unit: Unit, before: StoredPartition | None, value: Any) -> None:
         made = StoredPartition(value.state_epoch)

@@ -119,6 +119,9 @@ class ShareMember(RawClient):
         self.hands = hands
         self.lives = self.epoch = self.beats = 0
         self.member = ""
+        self.is_unsure = False
+        """Whether its last heartbeat failed: the next one is a full one, to which the whole assignment is returned
+        (AbstractHeartbeatRequestManager.onErrorResponse, onFailure)."""
         self.units: set[Unit] = set()
         self.sessions: dict[int, MemberSession] = {}
         self.version_of_shares = min(self._versions[ShareFetchRequest], self._versions[ShareAcknowledgeRequest])
@@ -152,7 +155,8 @@ class ShareMember(RawClient):
             if not self.hands.calm and self.epoch > 0 and self.rng.random() < 0.02:
                 await self._leave(broker)
                 continue
-            answer = await self.ask(self._heartbeat(), broker)
+            request, self.is_unsure = self._heartbeat(), True
+            answer = await self.ask(request, broker)
             error = Err(answer.error_code)
             if error in _MOVED:
                 return
@@ -160,13 +164,13 @@ class ShareMember(RawClient):
                 self.epoch, self.units = 0, set()
             elif error is Err.NONE:
                 self.beats += 1
-                self.epoch = answer.member_epoch
+                self.epoch, self.is_unsure = answer.member_epoch, False
                 if answer.assignment is not None:
                     self._take(answer.assignment)
             await self._read()
 
     def _heartbeat(self) -> ShareGroupHeartbeatRequest:
-        names = [TOPIC] if self.epoch == 0 else None
+        names = [TOPIC] if self.epoch == 0 or self.is_unsure else None
         return ShareGroupHeartbeatRequest(GROUP, self.member, self.epoch, subscribed_topic_names=names)
 
     def _take(self, assignment: Any) -> None:

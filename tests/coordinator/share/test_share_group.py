@@ -58,6 +58,7 @@ class Shared(Core):
     def __init__(self, policy: Policy = LATEST, **settings: Any) -> None:
         self.asked: list[Any] = []
         self.fail = Err.NONE
+        self.log_refuses_results = False
         super().__init__(policy=policy, share=ShareSettings(**settings))
         self.step(TopicsChanged({"t": TopicImage(T, 3)}))
 
@@ -65,7 +66,9 @@ class Shared(Core):
         super().perform(outcome)
         for ask in outcome.persister_requests:
             self.asked += ask.commands
+            self.log_error = Err.NOT_ENOUGH_REPLICAS if self.log_refuses_results else self.log_error
             self.step(StateAnswered(ask.ticket, [Result(self.fail) for _ in ask.commands]))
+            self.log_error = Err.NONE if self.log_refuses_results else self.log_error
 
     def request(self, body: Any) -> Any:
         token = next(self.tokens)
@@ -362,7 +365,7 @@ def test_a_coordinator_that_takes_over_goes_on_with_what_was_being_made() -> Non
     assert [kind for kind, _ in core.written()][made] == 15
     core.log = core.log[:made]  # what was made is not known to be
     other = Shared.__new__(Shared)
-    other.asked, other.fail = [], Err.NONE
+    other.asked, other.fail, other.log_refuses_results = [], Err.NONE, False
     Core.__init__(other, policy=LATEST)
     other.log, other.high_watermark = list(core.log), made
     other.shard = Shard(0, other.settings, lambda: "id")
@@ -370,6 +373,24 @@ def test_a_coordinator_that_takes_over_goes_on_with_what_was_being_made() -> Non
     other.perform(other.shard.start(other.feed(Loader(other.settings)).finish(), other.now_ms))
     assert [type(one) for one in other.asked] == [Initialize] * 3
     assert list(other.group().stored.initialized) == [T]
+
+
+@pytest.mark.parametrize(
+    ("policy", "after_ms"), [(JAVA, 10_000), (JAVA_SINCE[2][1], 30_000), (LATEST, 30_000)], ids=["4.1", "4.2", "4.4"]
+)
+def test_states_whose_result_the_log_refused_are_requested_again(policy: Policy, after_ms: int) -> None:
+    core = Shared(policy)
+    core.log_refuses_results = True
+    epoch = core.heartbeat("ann", 0).member_epoch
+    assert list(core.group().latest.initializing) == [T]
+    core.log_refuses_results = False
+    core.now_ms += after_ms - 1
+    core.heartbeat("ann", epoch)
+    assert len(core.asked) == 3
+    core.now_ms += 1
+    core.heartbeat("ann", epoch)
+    assert len(core.asked) == 6
+    assert numbers(core.heartbeat("ann", epoch)) == [0, 1, 2]
 
 
 def test_what_the_log_refuses_has_not_happened() -> None:

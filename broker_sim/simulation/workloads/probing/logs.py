@@ -35,6 +35,11 @@ _DIFFERENCE, _FAR_MS = "message.timestamp.difference.max.ms", 60_000
 _CODECS = (Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP)
 
 
+def _most_bytes(row: SentRecord) -> int:
+    """What a record takes in a batch at most: its key and the rest are short."""
+    return 60 + len(row.value or b"") + sum(len(value or b"") for _, value in row.headers)
+
+
 @dataclass(slots=True)
 class SentBatch:
     """What goes to one partition at once."""
@@ -230,7 +235,7 @@ class LogProber(Prober):
             if log.compacts and rng.random() < 0.2:  # a tombstone, identified by its header
                 headers, value = (("n", value),), None
             rows.append(SentRecord(-2 if topic.append_time else now_ms - late_ms, key, value, headers))
-        while len(rows) > 1 and sum(len(row.value or b"") + 60 for row in rows) > _LARGEST - 100:
+        while len(rows) > 1 and sum(map(_most_bytes, rows)) > _LARGEST - 100:
             rows.pop()
         codec = rng.choice(_CODECS)
         if topic.producer is None and rng.random() < 0.3:
@@ -355,12 +360,13 @@ class LogProber(Prober):
         if log.doubts.keys() != dict.fromkeys(batch.rows).keys() or before is None:
             return
         answer = await self.list_offset(topic, index, -1)
-        steady = before == standing(self.partition(topic, index)) and self.calm.since(begun_s)
-        if answer is None or not steady or self.calm.odd:
+        partition = self.partition(topic, index)
+        steady = before == standing(partition) and self.calm.since(begun_s)
+        if answer is None or partition is None or not steady or self.calm.odd:
             return
         wanted = end + len(batch.rows)
         if self.expect("records with acks=0 are written", f"{log.name}: the end", answer.offset, wanted):
-            log.acknowledged(end, batch.rows)
+            log.acknowledged(end, batch.rows, epoch=partition.leader_epoch)
             log.exact = True
 
     async def list_offset(self, topic: OwnTopic, index: int, timestamp: int) -> Any:

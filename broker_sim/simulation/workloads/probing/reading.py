@@ -18,13 +18,15 @@ from kafka_wire.messages.k23_offset_for_leader_epoch import (
 )
 from kafka_wire.record_batch import CorruptRecord, batches, check_crc, records
 
-__all__ = ["ReadingProber"]
+__all__ = ["INITIAL_DELAY", "INITIAL_DELAY_MS", "INITIAL_DELAY_SINCE", "ReadingProber"]
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 _TELLS_EPOCHS = 12
 """From that version on a Fetch says which epoch's record it read last."""
 _TAKEN_LATE_MS = 4000
 """Records that are past their retention by so much are deleted: the log is checked every second, and segments are rolled first."""
+INITIAL_DELAY, INITIAL_DELAY_MS, INITIAL_DELAY_SINCE = "log.initial.task.delay.ms", 30_000, (3, 8)
+"""So long after its start a broker first checks its logs (LogManager.startup); before that release this is a constant."""
 
 
 class Answered:
@@ -205,7 +207,10 @@ class ReadingProber(LogProber):
                     f"{log.name}: offset {offset} of {written_ms}, it is {now_ms}",
                 )
         log.began(start)
-        if not steady or not log.exact or not self.calm.for_s((keeps_ms + _TAKEN_LATE_MS) / 1000):
+        config = self.state.config
+        delay_ms = config.int(INITIAL_DELAY) if INITIAL_DELAY in config.settings else INITIAL_DELAY_MS
+        within_s = (delay_ms + keeps_ms + _TAKEN_LATE_MS) / 1000
+        if not steady or not log.exact or self.calm.now_s() < within_s or not self.calm.for_s(within_s):
             return
         old = log.latest_time() + keeps_ms + _TAKEN_LATE_MS < now_ms and not topic.append_time
         if old and start != log.end and any(offset >= start for offset in log.rows):

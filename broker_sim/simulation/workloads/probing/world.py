@@ -15,10 +15,16 @@ from broker_sim.simulation.checks.leaders import Leaders
 from broker_sim.simulation.workloads.probing.groups import GroupProber
 from broker_sim.simulation.workloads.probing.lives import MemberProber
 from broker_sim.simulation.workloads.probing.prober import Calm, Prober
-from broker_sim.simulation.workloads.probing.reading import ReadingProber
+from broker_sim.simulation.workloads.probing.reading import (
+    INITIAL_DELAY,
+    INITIAL_DELAY_MS,
+    INITIAL_DELAY_SINCE,
+    ReadingProber,
+)
 from broker_sim.simulation.workloads.probing.topics import TopicProber
 from broker_sim.simulation.workloads.probing.transactions import TransactionProber
 from broker_sim.simulation.workloads.raw import RawContext, UncheckedAnswers
+from kafka_wire.api_keys import release
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
@@ -44,7 +50,7 @@ _KINDS: dict[str, type[Prober]] = {
 }
 
 
-def _drawn_config(dice: random.Random) -> dict[str, object]:
+def _drawn_config(dice: random.Random, as_version: str) -> dict[str, object]:
     config: dict[str, object] = {
         "log.retention.check.interval.ms": dice.choice((500, 1000)),
         "offsets.topic.num.partitions": dice.choice((1, 5, 50)),
@@ -53,6 +59,8 @@ def _drawn_config(dice: random.Random) -> dict[str, object]:
         "offsets.commit.timeout.ms": 2000,
         "auto.create.topics.enable": dice.random() < 0.5,
     }
+    if release(as_version) >= INITIAL_DELAY_SINCE:
+        config[INITIAL_DELAY] = dice.choice((0, 1000, INITIAL_DELAY_MS))
     return config
 
 
@@ -66,7 +74,7 @@ class Probing:
         replication = {"default.replication.factor": factor, "offsets.topic.replication.factor": factor}
         self.kafka: SimCluster = sim.cluster(
             workload.brokers, dict(workload.topics), journal=case.journal is not False, as_version=case.release,
-            config={**replication, **_drawn_config(dice), **workload.config},
+            config={**replication, **_drawn_config(dice, case.release), **workload.config},
             disk=bool(workload.disk), sync=workload.disk == "synced",
         )  # fmt: skip
         self.kafka.on_loss = watch.breach
