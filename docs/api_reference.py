@@ -225,7 +225,10 @@ def keys() -> Iterator[str]:
                 key = ast.unparse(node.target)
                 assert isinstance(node.annotation, ast.Subscript)
                 assert isinstance(node.annotation.slice, ast.Tuple)  # Annotated[type, field]
-                kind = ast.unparse(node.annotation.slice.elts[0]).replace(" | None", "").replace("|", "\\|")
+                written = ast.unparse(node.annotation.slice.elts[0]).replace(" | None", "")
+                kind = re.sub(r"\w+Literal \| (?=str\b)", "", written).replace(
+                    "|", "\\|"
+                )  # names that editors complete
                 yield f"| `{key}` | `{kind}` | {of} | {rules.FIELDS[key].doc} |"
 
 

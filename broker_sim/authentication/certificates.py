@@ -103,5 +103,5 @@ def _pkcs8(key: bytes) -> bytes:
 
 def _write_private(path: Path, data: bytes) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        os.fchmod(file.fileno(), 0o600)  # a file that was there keeps its mode
+        path.chmod(0o600)  # a file that was there keeps its mode
         file.write(data)

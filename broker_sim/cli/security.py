@@ -48,11 +48,14 @@ def add_options(add: Callable[..., Any]) -> None:
 def users(arguments: argparse.Namespace) -> dict[str, str]:
     """Passwords by user name: those of --users-file or else of the environment, then those of --user. Raises UsageError, with the
     file and the line of what is wrong and without any password."""
-    path, found = arguments.users_file, os.environ.get(USERS_VARIABLE)
-    if path is not None:
-        listed = _parsed(_text(path), path)
-    else:
-        listed = {} if found is None else _parsed(found, USERS_VARIABLE)
+    path, found = arguments.users_file, os.environ.get(USERS_VARIABLE, "")
+    listed = _parsed(found, USERS_VARIABLE) if path is None else _parsed(_text(path), path)
+    protocol = arguments.security_protocol.upper()
+    if path is None and listed and protocol in ("PLAINTEXT", "SSL"):
+        raise UsageError(
+            f"{USERS_VARIABLE}: a {protocol} listener has no users (expected --security-protocol SASL_PLAINTEXT or SASL_SSL, or no "
+            "such variable)"
+        )
     return {**listed, **dict(arguments.user)}
 
 
@@ -117,7 +120,8 @@ def by_options(error: Exception) -> str:
     """The text of an error about a cluster's arguments, in the words of the command line."""
     from broker_sim.authentication.security import EXAMPLE_USERS
 
-    return str(error).replace(EXAMPLE_USERS, "--user alice=secret").replace("or sasl.", "or --config sasl.")
+    example = "--users-file FILE or --user alice=secret"
+    return str(error).replace(EXAMPLE_USERS, example).replace("or sasl.", "or --config sasl.")
 
 
 def _user(text: str) -> tuple[str, str]:

@@ -45,6 +45,7 @@ from broker_sim.faults.selectors import Selector, SelectorKeys, selector_of
 from broker_sim.fields.field import about, fields_of, read
 from broker_sim.fields.kafka import ErrorCode
 from broker_sim.fields.kinds import Count, Duration, Flag, Number
+from broker_sim.fields.names import ErrorLiteral
 from broker_sim.fields.problems import Problems
 from kafka_wire.api_keys import DEFAULT_VERSION
 from kafka_wire.errors import Err
@@ -99,11 +100,11 @@ class RuleKeys(SelectorKeys, total=False):
     after: Annotated[float | str | None, about(Duration(), "start this long after the rule was added")]
     during: Annotated[float | str | None, about(Duration(), "end this long after it began (default: with its removal)")]
     error: Annotated[
-        str | int | Err | None,
+        ErrorLiteral | str | int | Err | None,
         about(ErrorCode(), "respond with this error; the request is not applied", example="NOT_COORDINATOR"),
     ]
     error_after: Annotated[
-        str | int | Err | None,
+        ErrorLiteral | str | int | Err | None,
         about(ErrorCode(), "apply the request, then respond with this error", example="REQUEST_TIMED_OUT"),
     ]
     delay: Annotated[float | str | None, about(Duration(), "handle the request after this delay", example="2s")]

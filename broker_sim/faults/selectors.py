@@ -17,6 +17,7 @@ from broker_sim.faults.facts import NOTHING, SELECTABLE, RequestFacts, carried_b
 from broker_sim.fields.field import about, fields_of, read
 from broker_sim.fields.kafka import ApiNames, VersionRange
 from broker_sim.fields.kinds import Count, Text
+from broker_sim.fields.names import ApiLiteral
 from broker_sim.fields.problems import Problems
 from kafka_wire.api_keys import API_NAMES, DEFAULT_VERSION, ApiKey, advertised
 
@@ -32,7 +33,7 @@ __all__ = [
     "selector_of",
 ]
 
-ApiName = str | Iterable[str]
+ApiName = ApiLiteral | str | Iterable[str]
 """An API by Kafka's name in any case (``OffsetCommit``); several, with commas or as a list; ``*`` matches any characters."""
 
 

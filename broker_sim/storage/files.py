@@ -64,9 +64,9 @@ class Files:
     def size(self, fd: int) -> int:
         return os.fstat(fd).st_size
 
-    def make_private(self, fd: int) -> None:
+    def make_private(self, path: Path) -> None:
         """From now on the file's owner alone may read it."""
-        os.fchmod(fd, 0o600)
+        path.chmod(0o600)
 
     def truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)
@@ -193,7 +193,7 @@ class Files:
             fd = self.open(fresh, create=True)
             try:
                 if private:
-                    self.make_private(fd)
+                    self.make_private(fresh)
                 self.truncate(fd, 0)
                 self.append(fd, data, 0)
                 if sync:

@@ -351,7 +351,7 @@ def test_a_secured_server_names_its_certificate_authority(serve: type[Served], t
 def test_what_does_not_fit_a_secured_server(tmp_path: Path) -> None:
     done = command("serve", "--security-protocol", "SASL_SSL")
     assert (done.returncode, done.stdout) == (2, "")
-    way_out = "as in --user alice=secret, or --config sasl.enabled.mechanisms=OAUTHBEARER\n"
+    way_out = "as in --users-file FILE or --user alice=secret, or --config sasl.enabled.mechanisms=OAUTHBEARER\n"
     assert done.stderr == f"broker-sim serve: users: a SASL_SSL listener needs users, {way_out}"
 
 
@@ -410,6 +410,15 @@ def test_a_users_file_that_can_not_be_read(tmp_path: Path) -> None:
     done = command("serve", "--security-protocol", "SASL_SSL", "--users-file", str(tmp_path / "large"))
     assert (
         done.stderr == f"broker-sim serve: users file {tmp_path}/large is too large (expected at most 1048576 bytes)\n"
+    )
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "ssl"])
+def test_users_of_the_environment_for_a_listener_without_users(protocol: str) -> None:
+    done = command("serve", "--security-protocol", protocol, environment={"BROKER_SIM_USERS": "alice=secret"})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(
+        f"broker-sim serve: BROKER_SIM_USERS: a {protocol.upper()} listener has no users (expected"
     )
 
 

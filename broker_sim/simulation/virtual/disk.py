@@ -280,7 +280,7 @@ class SimDisk(Files):
     def size(self, fd: int) -> int:
         return len(self._file(fd).data)
 
-    def make_private(self, fd: int) -> None:
+    def make_private(self, path: Path) -> None:
         """There is one user."""
 
     def truncate(self, fd: int, size: int) -> None:
