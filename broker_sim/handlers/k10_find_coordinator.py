@@ -26,8 +26,10 @@ log = logging.getLogger("broker_sim.coordinator")
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 
 
-_IN_PARTITION = re.compile(r".*:[A-Za-z0-9_-]{22}:\d+", re.DOTALL)
-"""By what a share coordinator is looked for: group, topic id and partition."""
+_TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}(==)?")
+_INTEGER = re.compile(r"[+-]?0*\d{1,10}")
+_SPACE = "".join(map(chr, range(0x21)))
+"""What Java's String.trim takes away."""
 
 _PIECE = 500
 """Groups that are looked up before others are served."""
@@ -60,15 +62,18 @@ def _find_all(ctx: RequestContext, request: FindCoordinatorRequest) -> Generator
 
 
 def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
-    error = Err.NONE
+    error, key_in_log = Err.NONE, key
     release = ctx.broker.state.config.release
     coordinators: CoordinatorRuntime[Any] = ctx.broker.transactions if key_type == TRANSACTION else ctx.broker.runtime
     if key_type == SHARE and ctx.api_version >= 6 and release < (4, 0):
         error = Err.COORDINATOR_NOT_AVAILABLE  # 3.9 knows of share groups, and has no coordinator for them
     elif key_type == SHARE and ctx.api_version >= 6 and ctx.broker.state.config.has_share_groups:
         coordinators = ctx.broker.share_states
-        if not _IN_PARTITION.fullmatch(key):
+        share_key = _share_key(key, release)
+        if share_key is None:
             error = Err.INVALID_REQUEST
+        else:
+            key_in_log = share_key
     elif key_type not in (GROUP, TRANSACTION):
         error = Err.INVALID_REQUEST
     state = ctx.broker.state
@@ -81,7 +86,7 @@ def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
     if error is Err.NONE and state.buggify is not None and state.buggify.fires("has no coordinator yet"):
         error = Err.COORDINATOR_NOT_AVAILABLE
     if error is Err.NONE:
-        partition = coordinators.partition_of(key)
+        partition = coordinators.partition_of(key_in_log)
         leader = None if partition is None else state.brokers.get(partition.leader)
         if leader is not None and leader.alive:
             node_id, host, port, _ = leader.endpoint(ctx.connection.listener)
@@ -90,3 +95,21 @@ def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
     says_why = error is Err.INVALID_REQUEST and (key_type != SHARE or release < (3, 9))
     text = error.text if says_why else ""
     return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=text)
+
+
+def _share_key(key: str, release: tuple[int, int]) -> str | None:
+    """The key of a share partition's state, as its coordinator writes it, of ``group:topic id:partition``; None for another text.
+
+    Before 4.3 the group's id must have no colon. As Java's String.split, Uuid.fromString and Integer.parseInt read them: colons at the
+    end are nothing, the id may have its padding, the number a sign (SharePartitionKey.getInstance, read in 4.1.0 to 4.4.0).
+    """
+    parts = key.split(":")
+    while parts and not parts[-1]:
+        parts.pop()
+    if len(parts) < 3 or (len(parts) > 3 and release < (4, 3)):
+        return None
+    group, topic_id, number = ":".join(parts[:-2]), parts[-2], parts[-1]
+    if not group.strip(_SPACE) or not _TOPIC_ID.fullmatch(topic_id) or not _INTEGER.fullmatch(number):
+        return None
+    partition = int(number)
+    return f"{group}:{topic_id[:22]}:{partition}" if -(1 << 31) <= partition < 1 << 31 else None

@@ -557,3 +557,37 @@ async def test_what_is_named_twice_or_is_nowhere_is_answered_as_at_kafka() -> No
         rows = [DeleteShareGroupOffsetsRequestTopic("t")] * 2
         deleted = await ann.wire.send(DeleteShareGroupOffsetsRequest("odd", rows), 0)
         assert [(one.topic_name, one.error_code) for one in deleted.responses] == [("t", 0)]
+
+
+TOPIC_ID = "A" * 22
+
+
+@pytest.mark.parametrize(
+    ("key", "from_4_3", "before"),
+    [
+        (f"g:{TOPIC_ID}:0", True, True),
+        (f"g:{TOPIC_ID}==:0", True, True),
+        (f"g:{TOPIC_ID}:-1", True, True),
+        (f"g:{TOPIC_ID}:+5", True, True),
+        (f"g:{TOPIC_ID}:0:", True, True),
+        (f"g:{TOPIC_ID}:00000000000007", True, True),
+        (f"a:b:{TOPIC_ID}:0", True, False),
+        (f":{TOPIC_ID}:0", False, False),
+        (f"  :{TOPIC_ID}:0", False, False),
+        (f"g:{TOPIC_ID}:99999999999", False, False),
+        (f"g:{TOPIC_ID}:{'9' * 5000}", False, False),
+        (f"g:{TOPIC_ID}:", False, False),
+        (f"g:{TOPIC_ID}:1_0", False, False),
+        (f"g:{TOPIC_ID[1:]}:0", False, False),
+        (f"g:{TOPIC_ID}=:0", False, False),
+        (":", False, False),
+        ("", False, False),
+    ],
+)
+async def test_a_share_key_is_read_as_java_reads_it(key: str, from_4_3: bool, before: bool) -> None:
+    """SharePartitionKey.validate of 4.2.0, and of 4.3.0 and 4.4.0."""
+    for release, valid in (("4.2", before), ("4.4", from_4_3)):
+        async with running(1, as_version=release, internal_topics="at-start") as kafka:
+            wire = await connect(kafka.bootstrap)
+            [found] = (await wire.send(FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 6)).coordinators
+            assert (found.key, found.error_code) == (key, Err.NONE if valid else Err.INVALID_REQUEST), release
