@@ -36,7 +36,6 @@ from broker_sim.fields.kinds import (
     error_about,
     refusal,
 )
-from broker_sim.fields.names import ReleaseLiteral
 from broker_sim.fields.problems import Problems
 
 if TYPE_CHECKING:
@@ -288,9 +287,7 @@ _USUAL = {
 class Options(TypedDict, total=False):
     """The arguments of a `Cluster` but ``brokers`` and ``topics``, which come first."""
 
-    as_version: Annotated[
-        ReleaseLiteral | str, about(Release(), "the Kafka release to behave as", default=DEFAULT_VERSION)
-    ]
+    as_version: Annotated[str, about(Release(), "the Kafka release to behave as", default=DEFAULT_VERSION)]
     config: Annotated[Mapping[str, object] | None, about(MapOf(SettingValue()), "settings by Kafka's names")]
     data_dir: Annotated[str | os.PathLike[str] | None, about(_Directory(), "data directory")]
     sync: Annotated[bool, about(Flag(), "call fsync before an append is acknowledged", default=False)]

@@ -545,7 +545,7 @@ async def _serve_until_signal(
         if control is not None:
             print(f"{CONTROL}{control.url}", flush=True)
         if cluster.state.security_protocol != "PLAINTEXT":
-            print(f"broker-sim serve: {cluster.security.summary()}", file=sys.stderr, flush=True)
+            print(f"broker-sim serve: {cluster.security.summary(cluster.listener_names)}", file=sys.stderr, flush=True)
         _prepare(cluster, loop)
         try:
             await stop.wait()

@@ -1,5 +1,5 @@
-"""Names that editors complete: Kafka's APIs, errors and releases. Arguments take other texts as well - a name in any case, a pattern, a
-release with its patch - so each stands beside ``str``, and what is unknown is an error when it is read.
+"""Names that editors complete: Kafka's APIs and errors. Arguments also take other texts - a name in any case, a pattern -, so each is
+used together with ``str``, and an unknown name is an error when it is read.
 
 A test compares them with what the broker knows. (A ``Literal`` can't be made of the enums: type checkers read the source.)
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-__all__ = ["ApiLiteral", "ErrorLiteral", "ReleaseLiteral"]
+__all__ = ["ApiLiteral", "ErrorLiteral"]
 
 ApiLiteral: TypeAlias = Literal[
     "Produce",
@@ -216,18 +216,3 @@ ErrorLiteral: TypeAlias = Literal[
     "CONTROLLER_ID_NOT_REGISTERED",
 ]
 """Kafka's names of errors."""
-
-ReleaseLiteral: TypeAlias = Literal[
-    "3.4",
-    "3.5",
-    "3.6",
-    "3.7",
-    "3.8",
-    "3.9",
-    "4.0",
-    "4.1",
-    "4.2",
-    "4.3",
-    "4.4",
-]
-"""Kafka's releases."""

@@ -70,13 +70,22 @@ def test_arguments_that_do() -> None:
             "security.protocol SSL; not verified: who clients are (ssl.client.auth is none)",
         ),
         ({"security_protocol": "SSL", "config": {"ssl.client.auth": "required"}}, "security.protocol SSL"),
+        (
+            {
+                "security_protocol": "SASL_SSL",
+                "users": ALICE,
+                "listeners": ["PLAINTEXT://localhost:0", "OUTSIDE://h:0"],
+            },
+            "security.protocol SASL_SSL; SASL mechanisms PLAIN, SCRAM-SHA-512, SCRAM-SHA-256; not verified: clients of the "
+            "listener PLAINTEXT",
+        ),
     ],
 )
 async def test_the_summary_says_what_is_enabled_and_what_is_not_verified(
     arguments: dict[str, Any], summary: str
 ) -> None:
     async with Cluster(**arguments) as kafka:
-        assert kafka.security.summary() == summary
+        assert kafka.security.summary(kafka.listener_names) == summary
 
 
 async def test_it_starts_again_with_what_was_changed() -> None:
