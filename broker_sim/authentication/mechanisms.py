@@ -26,6 +26,8 @@ __all__ = ["Exchange", "begin"]
 _NONCE_IS_CHECKED = (3, 7)
 """The first release that compares the nonce of a client's final message with its own (CVE-2024-56128, fixed in 3.7.2 and 3.8.1)."""
 
+_SHOWN = 200
+"""Characters of a client's name that are logged."""
 _LONGEST_MS = 2**63 - 1
 """What Java's Math.round makes of a later time."""
 
@@ -44,14 +46,24 @@ _DOUBLED_NONCE = (
 
 
 class Exchange:
-    """One client's exchange. Once it is ``complete``: ``user``, and when the credential expires (ms since 1970, None: never)."""
+    """One client's exchange. Once it is ``complete``: ``user``, and when the credential expires (ms since 1970, None: never).
+
+    ``longest`` is the most bytes of a token. Kafka takes 524,288 of each mechanism, none of which needs more than some KB; the work on
+    more would delay all other clients, and comes from one that is not authenticated.
+    """
 
     complete = False
     user = ""
     expires_ms: int | None = None
+    longest = 65_536
 
     def evaluate(self, token: bytes) -> bytes:
         """The answer to the client's next token. Raises AuthenticationFailed."""
+        if len(token) > self.longest:
+            raise AuthenticationFailed(f"a SASL token of {len(token)} bytes; expected at most {self.longest}")
+        return self._answer(token)
+
+    def _answer(self, token: bytes) -> bytes:
         raise NotImplementedError
 
 
@@ -61,7 +73,7 @@ class Plain(Exchange):
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = users
 
-    def evaluate(self, token: bytes) -> bytes:
+    def _answer(self, token: bytes) -> bytes:
         """Always empty: one token is the whole exchange."""
         parts = token.decode("utf-8", "replace").split("\0", 3)
         if len(parts) != 3:
@@ -71,7 +83,8 @@ class Plain(Exchange):
             raise _shown(f"Authentication failed: {'password' if name else 'username'} not specified")
         known = self._users.get(name)
         if known is None or not hmac.compare_digest(known.encode(), password.encode()):
-            reason = f"user {name!r} does not exist" if known is None else f"wrong password of user {name!r}"
+            shown = _short(name)
+            reason = f"user {shown!r} does not exist" if known is None else f"wrong password of user {shown!r}"
             raise AuthenticationFailed(reason, "Authentication failed: Invalid username or password")
         _check_acts_as(acts_as, name)
         self.user, self.complete = name, True
@@ -85,11 +98,19 @@ def _shown(reason: str) -> AuthenticationFailed:
 def _check_acts_as(acts_as: str, name: str) -> None:
     if acts_as and acts_as != name:
         shown = "Authentication failed: Client requested an authorization id that is different from username"
-        raise AuthenticationFailed(f"user {name!r} asks to act as {acts_as!r}", shown)
+        raise AuthenticationFailed(f"user {_short(name)!r} asks to act as {_short(acts_as)!r}", shown)
+
+
+def _short(name: str) -> str:
+    """As it is shown in the log."""
+    return name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..."
 
 
 class Scram(Exchange):
     """Salted challenge and response (RFC 5802)."""
+
+    longest = 8192
+    """A name, a nonce and some extensions: 1,600 of them at most."""
 
     _FIRST = re.compile(f"n,(?:a=({_SASL_NAME}))?,(?:m={_VALUE},)?n=({_SASL_NAME}),r=({_NONCE})({_EXTENSIONS})")
     _FINAL = re.compile(f"c=({_BASE64}),r=({_NONCE}){_EXTENSIONS},p=({_BASE64})")
@@ -101,7 +122,7 @@ class Scram(Exchange):
         self._name = self._nonce = self._clients_nonce = self._messages = ""
         self._credential: ScramCredential | None = None
 
-    def evaluate(self, token: bytes) -> bytes:
+    def _answer(self, token: bytes) -> bytes:
         """The server's first message, then its signature."""
         text = token.decode("utf-8", "replace")
         return self._first(text) if self._credential is None else self._final(text, self._credential)
@@ -114,12 +135,12 @@ class Scram(Exchange):
         extensions = dict(one.split("=", 1) for one in rest.split(",")[1:])
         name = sasl_name.replace("=2C", ",").replace("=3D", "=")
         if extensions.get("tokenauth", "").lower() == "true":
-            raise AuthenticationFailed(f"there is no delegation token {name!r}")
+            raise AuthenticationFailed(f"there is no delegation token {_short(name)!r}")
         credential = self._credentials.find(name, self._mechanism)
         if credential is None:
             has = ", ".join(self._credentials.iterations(name))
             but = f"has no credential for {self._mechanism}, but for {has}" if has else "does not exist"
-            raise AuthenticationFailed(f"user {name!r} {but}")
+            raise AuthenticationFailed(f"user {_short(name)!r} {but}")
         _check_acts_as(acts_as or "", name)
         self._name, self._nonce, self._clients_nonce = name, f"{nonce}{self._rng.randbytes(18).hex()}", nonce
         first = f"r={self._nonce},s={base64.b64encode(credential.salt).decode()},i={credential.iterations}"
@@ -147,7 +168,7 @@ class Scram(Exchange):
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         stored_key = hashlib.new(HASHES[self._mechanism], client_key).digest()
         if not hmac.compare_digest(stored_key, credential.stored_key):
-            raise AuthenticationFailed(f"wrong password of user {self._name!r}")
+            raise AuthenticationFailed(f"wrong password of user {_short(self._name)!r}")
         self.user, self.complete = self._name, True
         return b"v=" + base64.b64encode(self._keyed(credential.server_key, messages))
 
@@ -167,7 +188,7 @@ class OAuthBearer(Exchange):
         self._now_ms, self._release = now_ms, release
         self._failed = ""
 
-    def evaluate(self, token: bytes) -> bytes:
+    def _answer(self, token: bytes) -> bytes:
         """Empty, or the error as JSON: the client confirms it with one byte, and the exchange ends."""
         failed, self._failed = self._failed, ""
         if failed and token == b"\x01":

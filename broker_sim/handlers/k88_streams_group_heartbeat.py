@@ -22,7 +22,8 @@ from broker_sim.coordinator.streams.requests import Answer, StreamsHeartbeat, ch
 from broker_sim.coordinator.streams.topology import InternalTopic, StatusCode, receiving
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import find_shard, repeatable
-from broker_sim.metadata.cluster_state import MAX_PARTITIONS_AT_ONCE, TOO_MANY_PARTITIONS, ClusterState
+from broker_sim.metadata.cluster_state import ClusterState
+from broker_sim.metadata.creation_limits import check_total
 from broker_sim.metadata.topics import INTERNAL_TOPICS, KafkaError, check_topic_name
 from broker_sim.runtime.group_coordinator import GroupCoordinator
 from kafka_wire.errors import Err
@@ -158,8 +159,10 @@ def _creating(state: ClusterState, runtime: GroupCoordinator, missing: Mapping[s
     many partitions are refused all together."""
     failed = runtime.failed_internal_topics
     wanted = [topic for name, topic in missing.items() if name not in runtime.coming_internal_topics]
-    if sum(topic.partitions for topic in wanted) > MAX_PARTITIONS_AT_ONCE:
-        failed.update(dict.fromkeys((topic.name for topic in wanted), TOO_MANY_PARTITIONS))
+    try:
+        check_total(state.config.release, sum(topic.partitions for topic in wanted))
+    except KafkaError as error:
+        failed.update(dict.fromkeys((topic.name for topic in wanted), error.message or error.error.name))
         return
     pace = Pace(_PIECE)
     runtime.coming_internal_topics.update(topic.name for topic in wanted)

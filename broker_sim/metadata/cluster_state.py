@@ -28,6 +28,7 @@ from broker_sim.common.refusals import Once
 from broker_sim.common.slices import Pace, Slices, at_once
 from broker_sim.config.settings import BrokerConfig, ConfigError
 from broker_sim.metadata.broker import Broker
+from broker_sim.metadata.creation_limits import check_records, check_total
 from broker_sim.metadata.entity_configs import Entity
 from broker_sim.metadata.log_maintenance import LogMaintenance
 from broker_sim.metadata.persistence import Persistence
@@ -42,6 +43,7 @@ from broker_sim.metadata.topics import (
     Topic,
     assigned_replicas,
     check_assignment,
+    check_factor,
     check_some_alive,
     check_topic_name,
     colliding_topic,
@@ -63,10 +65,11 @@ log = logging.getLogger("broker_sim.metadata")
 MAX_ANSWERS = 4096
 """How many worked-out answers are kept."""
 
-MAX_PARTITIONS_AT_ONCE = 10_000
-"""The most partitions that one creation may ask for (QuorumController.MAX_RECORDS_PER_USER_OP)."""
-TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 _PARTITIONS_AT_A_TIME = 20  # whose directories are made or removed before others are served: some 25 ms
+
+
+Replicas = Sequence[Sequence[int]]
+"""By partition, the leader first."""
 
 
 class TopicCreation(TypedDict, total=False):
@@ -279,7 +282,7 @@ class ClusterState:
 
     def create_topic(self, name: str, partitions: int = -1, **how: Unpack[TopicCreation]) -> Topic:
         """Create a topic (-1: the broker's default number) as a KRaft controller does (ReplicationControlManager). With
-        `validate_only` it is checked and returned, its partitions without logs, and nothing is kept. Raises KafkaError.
+        `validate_only` it is checked and returned, one partition in the place of all, and nothing is kept. Raises KafkaError.
         """
         return at_once(self.creating_topic(name, partitions, **how))
 
@@ -294,14 +297,11 @@ class ClusterState:
             replicas = assigned_replicas(partitions, factor, assignments, self.brokers)
             check_some_alive(replicas, self.brokers)
         else:
-            replicas = self._placed(partitions, factor)
+            replicas = self._placed(partitions, factor, how.get("validate_only", False))
         topic = Topic(name, self.new_uuid(), settings)
         if how.get("validate_only"):
-            memory = log_config(self.config, topic)
-            topic.partitions = [
-                Partition(topic, index, nodes, nodes[0], 0, PartitionLog(None, memory))
-                for index, nodes in enumerate(replicas)
-            ]
+            log = PartitionLog(None, log_config(self.config, topic))
+            topic.partitions = [Partition(topic, 0, replicas[0], replicas[0][0], 0, log)] * len(replicas)
             return topic
         yield from self._add_partitions(topic, replicas)
         return topic
@@ -318,7 +318,7 @@ class ClusterState:
         if other is not None and other not in siblings:
             raise KafkaError(Err.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
 
-    def _placed(self, partitions: int, factor: int) -> list[list[int]]:
+    def _placed(self, partitions: int, factor: int, validate_only: bool) -> list[list[int]]:
         if factor < -1 or factor == 0:
             raise KafkaError(
                 Err.INVALID_REPLICATION_FACTOR,
@@ -328,24 +328,14 @@ class ClusterState:
             raise KafkaError(Err.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
         partitions = self.config.int("num.partitions") if partitions == -1 else partitions
         factor = self.config.int("default.replication.factor") if factor == -1 else factor
-        if partitions > MAX_PARTITIONS_AT_ONCE and self.config.release >= (4, 0):
-            raise KafkaError(Err.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
-        return self._place(partitions, factor)
+        return self._place(partitions, factor, validate_only)
 
-    def _place(self, partitions: int, factor: int) -> list[list[int]]:
+    def _place(self, partitions: int, factor: int, validate_only: bool) -> list[list[int]]:
         """Replicas for new partitions on the brokers alive; raises as the controller's replica placer does."""
         nodes = [broker.node_id for broker in self.alive_brokers()]
-        if partitions > MAX_PARTITIONS_AT_ONCE:
-            raise KafkaError(Err.UNKNOWN_SERVER_ERROR)  # the controller falls over the number of records
-        if factor > len(nodes):
-            cordoned = (
-                " or some brokers have all their log directories cordoned" if self.config.release >= (4, 4) else ""
-            )
-            raise KafkaError(
-                Err.INVALID_REPLICATION_FACTOR,
-                f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} "
-                f"cannot be reached because only {len(nodes)} broker(s) are registered{cordoned}.",
-            )
+        check_factor(factor, len(nodes), self.config.release)
+        check_total(self.config.release, partitions)
+        check_records(self.config.release, partitions, validate_only=validate_only)
         return spread_replicas(nodes, partitions, factor, self.next_leader)
 
     def _add_partitions(self, topic: Topic, replicas: Sequence[list[int]]) -> Generator[None, None, None]:
@@ -439,15 +429,20 @@ class ClusterState:
             callback(changed)
 
     def create_partitions(
-        self, name: str, total: int, *, assignments: Sequence[Sequence[int]] | None = None, validate_only: bool = False
+        self, name: str, total: int, *, assignments: Replicas | None = None, validate_only: bool = False
     ) -> None:
         """Let a topic grow to `total` partitions; `assignments` are the new ones' replicas. Raises KafkaError."""
-        at_once(self.creating_partitions(name, total, assignments=assignments, validate_only=validate_only))
+        at_once(self.creating_partitions(name, total, assignments, validate_only))
 
     def creating_partitions(
-        self, name: str, total: int, *, assignments: Sequence[Sequence[int]] | None = None, validate_only: bool = False
+        self,
+        name: str,
+        total: int,
+        assignments: Replicas | None = None,
+        validate_only: bool = False,
+        most: int | None = None,
     ) -> Generator[None, None, None]:
-        """The same as a job (`Slices`)."""
+        """The same as a job (`Slices`). ``most``: it gets so many partitions of a larger number, and UNKNOWN_SERVER_ERROR is raised."""
         topic = self.topic(name)
         have = len(topic.partitions)
         if total == have:
@@ -458,8 +453,9 @@ class ClusterState:
                 f"The topic {name} currently has {have} partition(s); {total} would not be an increase.",
             )
         factor = len(topic.partitions[0].replicas)
+        added = total - have if most is None else min(total - have, most)
         if assignments is None:
-            replicas = self._place(total - have, factor)
+            replicas = self._place(added, factor, validate_only)
         else:
             if len(assignments) != total - have:
                 raise KafkaError(
@@ -469,10 +465,12 @@ class ClusterState:
                 )
             for nodes in assignments:
                 check_assignment(nodes, factor, self.brokers)
-            replicas = [list(nodes) for nodes in assignments]
+            replicas = [list(nodes) for nodes in assignments[:added]]
             check_some_alive(replicas, self.brokers, have)
-        if not validate_only:
+        if replicas and not validate_only:
             yield from self._add_partitions(topic, replicas)
+        if added < total - have:
+            raise KafkaError(Err.UNKNOWN_SERVER_ERROR)
 
     def ensure_offsets_topic(self) -> Topic:
         """The log of committed offsets, created at the first call. Raises KafkaError."""

@@ -384,6 +384,17 @@ def spread_replicas(brokers: Sequence[int], partitions: int, factor: int, start:
     return [[brokers[(start + index + turn) % count] for turn in range(factor)] for index in range(partitions)]
 
 
+def check_factor(factor: int, brokers: int, release: tuple[int, int]) -> None:
+    """Raise INVALID_REPLICATION_FACTOR where there are fewer brokers than replicas."""
+    if factor > brokers:
+        cordoned = " or some brokers have all their log directories cordoned" if release >= (4, 4) else ""
+        raise KafkaError(
+            Err.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} "
+            f"cannot be reached because only {brokers} broker(s) are registered{cordoned}.",
+        )
+
+
 def check_assignment(replicas: Sequence[int], factor: int | None, known: Mapping[int, object]) -> None:
     """Raise INVALID_REPLICA_ASSIGNMENT for a partition's replicas given by hand that can't be (in KRaft's words)."""
     why: str | None = None

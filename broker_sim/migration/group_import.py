@@ -34,7 +34,8 @@ from broker_sim.common.text import UsageError, keys_once, unknown
 from broker_sim.coordinator.loader import Loader
 from broker_sim.coordinator.outcome import Offset
 from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record, encode
-from broker_sim.metadata.cluster_state import MAX_PARTITIONS_AT_ONCE, ClusterState, KafkaError
+from broker_sim.metadata.cluster_state import ClusterState, KafkaError
+from broker_sim.metadata.creation_limits import MAX_AT_ONCE
 from broker_sim.metadata.foreign_directory import FARTHEST_END, pad_log
 from broker_sim.metadata.topics import OFFSETS_TOPIC, Partition, check_topic_name
 from broker_sim.migration.describe_output import MEMBERS, OFFSETS, SAYS, DescribedRow, has_table, read_rows
@@ -58,7 +59,7 @@ SESSION_TIMEOUT_MS = 45_000
 REBALANCE_TIMEOUT_MS = 300_000
 """A Java consumer's defaults, for missing values of a description."""
 
-LAST_PARTITION = MAX_PARTITIONS_AT_ONCE - 1
+LAST_PARTITION = MAX_AT_ONCE - 1
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
 _BATCH_RECORDS = 2000

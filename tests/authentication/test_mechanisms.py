@@ -245,3 +245,45 @@ def test_a_token_acts_as_nobody_else_and_a_message_has_its_form() -> None:
     assert "(bob) that is different from the token's principal name (carol)" in shown
     for message in (b"", b"\x01", bearer(token)[:-1]):
         assert str(failure(exchange("OAUTHBEARER"), message)) == "invalid OAUTHBEARER client first message"
+
+
+@pytest.mark.parametrize(("mechanism", "longest"), [("PLAIN", 65_536), ("OAUTHBEARER", 65_536), (SCRAM[0], 8192)])
+def test_a_token_is_looked_at_if_it_is_not_too_long(
+    mechanism: str, longest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka takes half a megabyte: the 126,000 extensions of a client that nobody knows yet would take all others' time."""
+    looked_at: list[int] = []
+    broker = exchange(mechanism)
+    answer = broker._answer
+    monkeypatch.setattr(broker, "_answer", lambda token: looked_at.append(len(token)) or answer(token))
+    for size in (longest + 1, 524_288):
+        assert str(failure(broker, b"x" * size)) == f"a SASL token of {size} bytes; expected at most {longest}"
+    assert looked_at == []
+    failure(broker, b"x" * longest)
+    assert looked_at == [longest]
+
+
+def test_scram_takes_as_many_extensions_as_fit() -> None:
+    head = b"n,,n=alice,r=nonce"
+    many = head + b",a=b" * ((8192 - len(head)) // 4)
+    assert exchange(SCRAM[0]).evaluate(many).startswith(b"r=nonce")
+    assert "at most" in str(failure(exchange(SCRAM[0]), many + b",a=b"))
+
+
+def test_what_needs_more_than_usual_is_taken() -> None:
+    """A password of some KB, as cloud services have it, and a token of a user with 1,000 groups."""
+    long = {"alice": "p" * 60_000}
+    assert carried_out("PLAIN", long, "alice", long["alice"]).user == "alice"
+    groups = [f"11111111-2222-3333-4444-{n:012}" for n in range(1000)]
+    token = bearer(jwt({"sub": "alice", "exp": NOW_MS / 1000 + 60, "groups": groups}))
+    assert len(token) > 50_000
+    broker = exchange("OAUTHBEARER")
+    assert broker.evaluate(token) == b""
+    assert broker.user == "alice"
+
+
+def test_a_long_name_is_logged_in_part() -> None:
+    name = "n" * 60_000
+    for token in (f"\0{name}\0secret", f"{name}\0alice\0secret"):
+        assert len(str(failure(exchange("PLAIN"), token.encode()))) < 500
+    assert len(str(failure(exchange(SCRAM[0]), f"n,,n={name[:8000]},r=x".encode()))) < 500

@@ -160,6 +160,9 @@ async def _topics(talk: Talk) -> None:
     }
     for tag, topic in cases.items():
         await talk.ask(tag, CreateTopicsRequest([topic], 5000), 5)
+    for tag, counts in {"in one": [10_000], "in two": [5001, 5001], "just not": [4999, 4999]}.items():
+        topics = [_creatable(f"many{at}", count) for at, count in enumerate(counts)]
+        await talk.ask(f"too many {tag}", CreateTopicsRequest(topics, 5000, True), 4)
     settings = {name: [CreatableTopicConfig(*one) for one in own.items()] for name, own in TOPICS.items()}
     made = [CreatableTopic(name, 2, 1, [], own) for name, own in settings.items()]
     await talk.ask("the topics", CreateTopicsRequest(made, 5000), 4)

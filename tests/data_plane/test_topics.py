@@ -269,7 +269,6 @@ def test_a_topic_grows() -> None:
         (2, None, Err.INVALID_PARTITIONS, "Topic already has 2 partition(s)."),
         (1, None, Err.INVALID_PARTITIONS, "The topic t currently has 2 partition(s); 1 would not be an increase."),
         (-1, None, Err.INVALID_PARTITIONS, "The topic t currently has 2 partition(s); -1 would not be an increase."),
-        (20_000, None, Err.UNKNOWN_SERVER_ERROR, None),
         (
             4,
             [[1]],
