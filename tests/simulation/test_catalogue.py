@@ -13,6 +13,7 @@ from broker_sim.simulation import simulate
 from broker_sim.simulation.checks.answers import InvariantBroken
 from broker_sim.simulation.checks.ledger import DeliveryLedger
 from broker_sim.simulation.checks.replay import StoredGroup, differences, groups_in_log
+from broker_sim.simulation.faults.kinds import Fault
 from broker_sim.simulation.sweeps.coverage import EXPECTED
 from broker_sim.simulation.sweeps.trial import Case, run, verdict_row
 from broker_sim.simulation.workloads.catalogue import WORKLOADS
@@ -176,3 +177,11 @@ def test_the_page_on_sweeps_names_all_workloads_and_sites() -> None:
     named = [line.split("`")[1] for line in of_workloads.splitlines() if line.startswith("| `")]
     assert [name for name in named if name in WORKLOADS] == list(WORKLOADS)
     assert [name for name in rows if name in SITES] == list(SITES)
+
+
+@pytest.mark.parametrize("seed", [2, 5, 7])
+def test_a_share_member_whose_heartbeat_failed_asks_for_its_whole_assignment(seed: int) -> None:
+    """The response with the assignment is lost; the broker returns it again to a full heartbeat alone."""
+    rule = {"api": "ShareGroupHeartbeat", "error_after": "COORDINATOR_NOT_AVAILABLE", "probability": 1.0}
+    outcome = run(Case("share-groups", seed, 1.0, plan=(Fault(0.4, "rule", {**rule, "for_s": 0.2}),)))
+    assert outcome.failure is None, outcome.text
