@@ -271,7 +271,7 @@ def tear_tail(data_dir: Path) -> None:
 @contextlib.asynccontextmanager
 async def simulator(generation: str, profile: str) -> AsyncIterator[Any]:
     """A fresh simulated cluster of this generation and profile."""
-    from broker_sim.api.cluster import Cluster
+    from tests.support.real_settings import cluster as new_cluster
 
     wanted = PROFILES[profile]
     options: dict[str, Any] = {
@@ -281,20 +281,20 @@ async def simulator(generation: str, profile: str) -> AsyncIterator[Any]:
     }
     if wanted.users:
         options["config"] |= ALL_MECHANISMS
-        async with Cluster(**options, security_protocol="SASL_PLAINTEXT", users=wanted.users) as cluster:
+        async with new_cluster(**options, security_protocol="SASL_PLAINTEXT", users=wanted.users) as cluster:
             yield cluster
         return
     if wanted.past is None:
-        async with Cluster(**options) as cluster:
+        async with new_cluster(**options) as cluster:
             await prepare(cluster.bootstrap)
             yield cluster
         return
     with tempfile.TemporaryDirectory(prefix="conformance-") as directory:
         options["data_dir"] = directory
-        async with Cluster(**options) as cluster:
+        async with new_cluster(**options) as cluster:
             await prepare(cluster.bootstrap)
             await write_past(cluster.bootstrap, wanted.past)
         tear_tail(Path(directory))
-        async with Cluster(**options) as cluster:
+        async with new_cluster(**options) as cluster:
             await loaded(cluster.bootstrap, wanted.past)
             yield cluster

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim.api.cluster import Cluster
 from kafka_wire.api_keys import advertised
 from kafka_wire.messages.k11_join_group import JoinGroupResponse, JoinGroupResponseMember
 from kafka_wire.messages.k16_list_groups import ListedGroup, ListGroupsResponse
@@ -23,6 +22,7 @@ from tests.differential.sequence import Sequence, Step
 from tests.differential.shrink import shrink
 from tests.differential.symbols import Scope
 from tests.differential.worlds import ClusterWorld
+from tests.support import real_settings
 
 VERSIONS = {by_key()[key].name: bounds for key, bounds in advertised("4.4").items()}
 ONE, TWO = (f"a-{digit * 8}-89ab-cdef-0123-456789abcdef" for digit in "01")
@@ -33,7 +33,7 @@ async def simulator(
     version: str = "4.1", brokers: int = 1, world: type[ClusterWorld] = ClusterWorld, **more: object
 ) -> AsyncIterator[Peer]:
     config = {**peers.settings(version, brokers), **more}
-    async with Cluster(brokers=brokers, config=config, as_version=version) as cluster:
+    async with real_settings.cluster(brokers=brokers, config=config, as_version=version) as cluster:
         addresses = [address.rpartition(":") for address in cluster.bootstrap.split(",")]
         known = {node: (host, int(port)) for node, (host, _, port) in enumerate(addresses, 1)}
         yield Peer("a simulator", version, known, world(cluster) if brokers > 1 else None)

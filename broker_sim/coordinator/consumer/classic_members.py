@@ -7,6 +7,7 @@ partitions, which shows what it has revoked. Source: GroupMetadataManager.classi
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -121,14 +122,20 @@ def _refusal(shard: ShardState, group: ConsumerGroup, request: JoinGroupRequest)
 
 
 def _fits(group: ConsumerGroup, request: JoinGroupRequest) -> bool:
-    """Whether the protocols of a joiner are of the consumer protocol, and one of them is known to all classic members."""
-    others = [
-        {protocol.name for protocol in member.classic_member_metadata.supported_protocols}
-        for member_id, member in group.latest.members.items()
-        if member.classic_member_metadata is not None and member_id != request.member_id
+    """Whether the protocols of a joiner are of the consumer protocol, and one of them is known to all classic members.
+
+    Kafka compares how often a name stands in the members' lists with the number of members: the joiner's own list, as it was, counts
+    too, and a name that a member has twice counts twice (ConsumerGroup.supportsClassicProtocols, read in 4.1.0 and 4.4.0).
+    """
+    lists = [
+        member.classic_member_metadata.supported_protocols
+        for member in group.latest.members.values()
+        if member.classic_member_metadata is not None
     ]
-    names = [protocol.name for protocol in request.protocols]
-    return request.protocol_type == "consumer" and any(all(name in other for other in others) for name in names)
+    counts = Counter(protocol.name for protocols in lists for protocol in protocols)
+    return request.protocol_type == "consumer" and any(
+        counts[protocol.name] == len(lists) for protocol in request.protocols
+    )
 
 
 def _take_over(shard: ShardState, changes: Changes, old_id: str, new_id: str) -> None:

@@ -209,3 +209,33 @@ def test_a_classic_member_that_does_not_join_again_in_time_is_out() -> None:
     core.advance(200)
     assert core.answers[core.request(Heartbeat("g", 1, c, None))] is Err.UNKNOWN_MEMBER_ID
     assert core.told("N", 2) == (3, {"t": [0, 1, 2, 3]})
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("before", "after", "error"),
+    [
+        (("range",), ("range",), Err.NONE),
+        (("range", "sticky"), ("sticky",), Err.NONE),
+        (("range",), ("sticky", "range"), Err.NONE),
+        (("range",), ("sticky",), Err.INCONSISTENT_GROUP_PROTOCOL),  # its own list counts as it was
+        (("range", "range"), ("range",), Err.INCONSISTENT_GROUP_PROTOCOL),  # two are not one member
+        (("range", "range", "sticky"), ("sticky",), Err.NONE),
+    ],
+)
+def test_names_of_protocols_are_counted_as_kafka_counts_them(
+    release: tuple[int, int], before: tuple[str, ...], after: tuple[str, ...], error: Err
+) -> None:
+    core = Mixed(release)
+    core.told("A", 0)
+
+    def join(member: str, *names: str) -> JoinGroupResponse:
+        token = core.join(member, protocols=tuple((name, subscription([])) for name in names), rebalance_ms=5000)
+        core.advance(0)
+        answer = core.answers[token]
+        assert isinstance(answer, JoinGroupResponse)
+        return answer
+
+    joined = join(join("", *before).member_id, *before)
+    assert joined.error_code == Err.NONE
+    assert join(joined.member_id, *after).error_code == error
