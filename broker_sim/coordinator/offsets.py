@@ -258,7 +258,7 @@ def _refusal(shard: ShardState, request: CommitOffsets) -> Err:
         if request.generation < 0:
             return NO_ERROR
         if in_transaction:
-            return policy.absent_group_commit_in_transaction
+            return Err.GROUP_ID_NOT_FOUND if request.epoch_errors else policy.absent_group_commit_in_transaction
         return policy.absent_group_commit_v9 if request.epoch_errors else Err.ILLEGAL_GENERATION
     error = group.validate_commit(request)
     if in_transaction:

@@ -194,10 +194,10 @@ NO_PRODUCER = BatchProducer(-1, -1)
 @dataclass(slots=True)
 class CommitOffsets:
     """Answer: an Err for all of ``offsets`` (topic, partition, offset); or, where the member's epoch is good for some of them, the Err
-    of each of the others. ``epoch_errors``: the version (v9+) knows GROUP_ID_NOT_FOUND for a group that doesn't exist, and the
-    epochs of KIP-848. ``too_long``: the partitions that were refused for their metadata. ``encoded``: keys and values of the
-    records for ``offsets`` where these are many: a step is one piece of work, and making them the most of it. ``producer``: in whose
-    transaction they are committed, so that they don't count before its end; such a commit need name no member."""
+    of each of the others. ``epoch_errors``: the version (OffsetCommit v9+, TxnOffsetCommit v6+) knows GROUP_ID_NOT_FOUND for a group
+    that doesn't exist, and the epochs of KIP-848. ``too_long``: the partitions that were refused for their metadata. ``encoded``: keys
+    and values of the records for ``offsets`` where these are many: a step is one piece of work, and making them the most of it.
+    ``producer``: in whose transaction they are committed, so that they count from its end on; such a commit need name no member."""
 
     group_id: str
     generation: int

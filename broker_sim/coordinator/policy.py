@@ -215,6 +215,9 @@ class Policy:
     not)."""
     nameless_share_member_gets_text: bool
     """The error for a ShareGroupHeartbeat without a member id names the missing field (measured: 4.1.0 does, 4.4.0 sends no text)."""
+    unreadable_subscription: Err
+    """JoinGroup of a classic member into a consumer group, with metadata that is no subscription: before 4.4 an IllegalStateException
+    (GroupMetadataManager.deserializeSubscription)."""
     disabled_migration_refuses_joins: bool
     """With group.consumer.migration.policy disabled no classic member joins a consumer group that has members (KAFKA-20640)."""
     share_offsets_may_be_altered: bool
@@ -299,6 +302,7 @@ SCALA = Policy(
     share_deletion_clears_state=False,
     old_share_epoch_gets_previous=False,
     nameless_share_member_gets_text=True,
+    unreadable_subscription=Err.UNKNOWN_SERVER_ERROR,
     disabled_migration_refuses_joins=False,
     share_offsets_may_be_altered=False,
     missing_share_topics_come_first=True,
@@ -385,6 +389,7 @@ JAVA = Policy(
     share_deletion_clears_state=False,
     old_share_epoch_gets_previous=False,
     nameless_share_member_gets_text=True,
+    unreadable_subscription=Err.UNKNOWN_SERVER_ERROR,
     disabled_migration_refuses_joins=False,
     share_offsets_may_be_altered=False,
     missing_share_topics_come_first=True,
@@ -418,6 +423,7 @@ _JAVA_4_3 = replace(
 _JAVA_4_4 = replace(
     _JAVA_4_3,
     former_instance_ids_stay=False,
+    unreadable_subscription=Err.INCONSISTENT_GROUP_PROTOCOL,
     disabled_migration_refuses_joins=True,
     other_assignor_moves_group=True,
     has_static_streams_members=True,

@@ -134,6 +134,7 @@ def _submit(
         request.group_instance_id,
         offsets,
         producer=BatchProducer(request.producer_id, request.producer_epoch),
+        epoch_errors=ctx.api_version >= _BY_ID,
     )
     topics = ctx.broker.state.topics_by_id
     names = {topic.topic_id: topics[topic.topic_id].name for topic in request.topics if topic.topic_id in topics}

@@ -15,6 +15,7 @@ from kafka_wire.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.support.ctx import FakeContext, Sim
 
 TX, GROUP = "billing", "readers"
@@ -35,13 +36,20 @@ class World:
         self.producer = answer.producer_id, answer.producer_epoch
 
     def start(
-        self, *partitions: tuple[int, int, str], version: int = 5, group: str = GROUP, topic: str = "t"
+        self,
+        *partitions: tuple[int, int, str],
+        version: int = 5,
+        group: str = GROUP,
+        topic: str = "t",
+        member: tuple[str, int] = ("", -1),
     ) -> FakeContext:
         """``partitions``: index, offset, metadata."""
         known = self.sim.state.topics.get(topic)
         parts = [TxnOffsetCommitRequestPartition(index, offset, -1, text) for index, offset, text in partitions]
         asked = TxnOffsetCommitRequestTopic(topic, bytes(16) if known is None else known.topic_id, parts)
-        return self.sim.start(TxnOffsetCommitRequest(TX, group, *self.producer, topics=[asked]), version)
+        member_id, epoch = member
+        request = TxnOffsetCommitRequest(TX, group, *self.producer, epoch, member_id, topics=[asked])
+        return self.sim.start(request, version)
 
     def errors(self, *partitions: tuple[int, int, str], **more: object) -> list[Err]:
         ctx = self.start(*partitions, **more)  # type: ignore[arg-type]
@@ -110,3 +118,19 @@ def test_metadata_that_is_too_long_is_one_partition_s_error() -> None:
     ]
     world.end(commit=True)
     assert world.offsets() == {"t": {1: 6}}
+
+
+@pytest.mark.parametrize(("version", "error"), [(5, Err.ILLEGAL_GENERATION), (6, Err.GROUP_ID_NOT_FOUND)])
+def test_a_group_that_does_not_exist_has_an_error_of_its_own_since_v6(version: int, error: Err) -> None:
+    """OffsetMetadataManager.validateTransactionalOffsetCommit of 4.4.0."""
+    assert World().errors((0, 5, ""), version=version, member=("m", 3)) == [error]
+
+
+@pytest.mark.parametrize(("version", "error"), [(5, Err.ILLEGAL_GENERATION), (6, Err.STALE_MEMBER_EPOCH)])
+def test_a_stale_epoch_has_an_error_of_its_own_since_v6(version: int, error: Err) -> None:
+    """The same."""
+    world = World()
+    joined = world.sim.call(ConsumerGroupHeartbeatRequest(GROUP, "m", 0, None, None, 60_000, ["t"], None, None, []), 1)
+    assert joined.error_code == Err.NONE
+    assert world.errors((0, 5, ""), version=version, member=("m", joined.member_epoch)) == [Err.NONE]
+    assert world.errors((0, 5, ""), version=version, member=("m", joined.member_epoch + 1)) == [error]

@@ -64,7 +64,7 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
         return
     subscription = subscription_of(request.protocols[0].metadata)
     if subscription is None:
-        refused(Err.INCONSISTENT_GROUP_PROTOCOL)
+        refused(shard.settings.policy.unreadable_subscription)
         return
     changes = Changes(group)
     replaces_last = False

@@ -31,4 +31,6 @@ def commit_error(
 
 def stale_error(request: CommitOffsets, *, is_classic: bool = False) -> Err:
     """The error of a commit with another epoch than the member's."""
-    return Err.ILLEGAL_GENERATION if is_classic or request.producer is not NO_PRODUCER else Err.STALE_MEMBER_EPOCH
+    # TxnOffsetCommit has had it since v6 (4.4), OffsetCommit since there are such members (commit_error)
+    knows_epochs = request.epoch_errors or request.producer is NO_PRODUCER
+    return Err.STALE_MEMBER_EPOCH if knows_epochs and not is_classic else Err.ILLEGAL_GENERATION

@@ -136,6 +136,23 @@ def test_a_classic_member_joins_a_consumer_group(release: tuple[int, int]) -> No
     assert core.state() == "Empty"
 
 
+@pytest.mark.parametrize(
+    ("release", "error"),
+    [
+        ((4, 1), Err.UNKNOWN_SERVER_ERROR),
+        ((4, 3), Err.UNKNOWN_SERVER_ERROR),
+        ((4, 4), Err.INCONSISTENT_GROUP_PROTOCOL),
+    ],
+)
+def test_metadata_that_is_no_subscription_gets_what_each_release_throws(release: tuple[int, int], error: Err) -> None:
+    """GroupMetadataManager.deserializeSubscription of 4.1.0 and 4.4.0."""
+    core = Mixed(release)
+    core.told("A", 0)
+    member = core.answers[core.join("", protocols=(("range", b"?"),), rebalance_ms=5000)].member_id
+    answer = core.answers[core.join(member, protocols=(("range", b"?"),), rebalance_ms=5000)]
+    assert answer.error_code == error
+
+
 def test_what_cannot_become_a_consumer_group() -> None:
     core = Mixed()
     core.join(
