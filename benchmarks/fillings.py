@@ -5,13 +5,15 @@ Rules:
    partitions, a group, a resource that is a topic. So the request passes the first checks, and its elements are looked at.
 2. Each array is filled twice: with elements that differ (a name each, a partition each), and with elements that are all equal.
 3. The highest version that is advertised: its lengths are the shortest.
+4. The same request is made for several turns, which differ in the group and in the names of elements: what is remembered by them is
+   remembered for each.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker_sim.handlers import handler_modules, supported
 from kafka_wire.codec import encode
@@ -22,6 +24,22 @@ __all__ = ["TOPIC", "VERSION", "fillings"]
 VERSION = "4.4"
 """The release that has all APIs."""
 TOPIC, PARTITIONS, GROUP = "many", 10_000, "g"
+
+
+class Names(NamedTuple):
+    """The id of `TOPIC`, and the turn."""
+
+    topic_id: bytes
+    turn: int = 0
+
+    def element(self, at: int) -> str:
+        """The name of an element."""
+        return f"{at:x}" if not self.turn else f"{self.turn:x}-{at:x}"
+
+    def usual(self, name: str) -> Any:
+        """The value of a field, by its name; KeyError where it has no usual one."""
+        return f"{GROUP}{self.turn}" if name == "group_id" and self.turn else _USUAL[name]
+
 
 _USUAL: dict[str, Any] = {
     "group_id": GROUP,
@@ -52,14 +70,21 @@ _USUAL: dict[str, Any] = {
     "response_partition_limit": 2000,
 }
 
-_USUAL_OF: dict[str, dict[str, Any]] = {"StreamsGroupHeartbeatRequest": {"member_id": "m", "process_id": "p"}}
+_MEMBER = "AAAAAAAAAAAAAAAAAAAAAQ"
+_USUAL_OF: dict[str, dict[str, Any]] = {
+    "StreamsGroupHeartbeatRequest": {"member_id": "m", "process_id": "p"},
+    "ConsumerGroupHeartbeatRequest": {"member_id": "m", "member_epoch": 0},
+    "ShareGroupHeartbeatRequest": {"member_id": _MEMBER, "member_epoch": 0},
+    "ShareFetchRequest": {"member_id": _MEMBER, "share_session_epoch": 0},
+}
 """What a request needs besides, which would have others refused."""
 
 Make = Callable[[], tuple[object, int]]
 
 
-def fillings(topic_id: bytes, size: int = 1_000_000) -> Iterator[tuple[str, Make]]:
+def fillings(topic_id: bytes, size: int = 1_000_000, turn: int = 0) -> Iterator[tuple[str, Make]]:
     """(name, what makes the request and its version) for every array of every request, of `size` bytes. ``topic_id``: `TOPIC`'s."""
+    names = Names(topic_id, turn)
     served = supported(VERSION)
     for key, module in handler_modules().items():
         if key not in served:
@@ -70,7 +95,7 @@ def fillings(topic_id: bytes, size: int = 1_000_000) -> Iterator[tuple[str, Make
         for path in _arrays(cls, version):
             for kind in ("different", "equal"):
                 name = f"{api} v{version}, {kind} {'.'.join(path)}"
-                yield name, lambda c=cls, v=version, p=path, k=kind: (_filled(c, v, p, k == "equal", topic_id, size), v)
+                yield name, lambda c=cls, v=version, p=path, k=kind: (_filled(c, v, p, k == "equal", names, size), v)
 
 
 def _fields(cls: type, version: int) -> list[tuple[str, FieldSpec]]:
@@ -86,11 +111,11 @@ def _arrays(cls: type, version: int) -> Iterator[tuple[str, ...]]:
                 yield (name, *inner)
 
 
-def _filled(cls: type, version: int, path: tuple[str, ...], equal: bool, topic_id: bytes, size: int) -> Any:
+def _filled(cls: type, version: int, path: tuple[str, ...], equal: bool, names: Names, size: int) -> Any:
     """The message with the array at `path` as long as its size allows."""
 
     def message(count: int) -> Any:
-        return _struct(cls, version, path, count, equal, topic_id, at=None)
+        return _struct(cls, version, path, count, equal, names, at=None)
 
     empty, count = len(encode(message(0), version)), 1000
     for _ in range(2):  # the numbers that make elements different get longer
@@ -99,43 +124,44 @@ def _filled(cls: type, version: int, path: tuple[str, ...], equal: bool, topic_i
 
 
 def _struct(
-    cls: type, version: int, path: tuple[str, ...], count: int, equal: bool, topic_id: bytes, at: int | None
+    cls: type, version: int, path: tuple[str, ...], count: int, equal: bool, names: Names, at: int | None
 ) -> Any:
     """One element of an array, the `at`-th, or the message itself; `path` leads to what is filled in it."""
     message = cls()
     for name, spec in _fields(cls, version):
         if spec.kind == "array":
             if path and path[0] == name:
-                setattr(message, name, _array(spec, version, path[1:], count, equal, topic_id))
+                setattr(message, name, _array(spec, version, path[1:], count, equal, names))
             elif getattr(message, name) is None or spec.nullable.low > version:
                 setattr(message, name, [])
         elif spec.kind == "struct":
             if path and path[0] == name:
-                setattr(message, name, _struct(spec.inner, version, path[1:], count, equal, topic_id, at=None))
+                setattr(message, name, _struct(spec.inner, version, path[1:], count, equal, names, at=None))
         elif spec.tag is None or version not in spec.tagged:
-            setattr(message, name, _scalar(name, spec, at, topic_id, getattr(message, name)))
+            setattr(message, name, _scalar(name, spec, at, names, getattr(message, name)))
     for name, value in _USUAL_OF.get(cls.__name__, {}).items():
         setattr(message, name, value)
     return message
 
 
-def _array(spec: FieldSpec, version: int, path: tuple[str, ...], count: int, equal: bool, topic_id: bytes) -> list[Any]:
+def _array(spec: FieldSpec, version: int, path: tuple[str, ...], count: int, equal: bool, names: Names) -> list[Any]:
     if path:
-        return [_struct(spec.item, version, path, count, equal, topic_id, at=None)]
+        return [_struct(spec.item, version, path, count, equal, names, at=None)]
     numbers = range(count) if not equal else [0] * count
     if isinstance(spec.item, str):
-        return [_scalar("", spec.element(), n, topic_id, 0) for n in numbers]
-    return [_struct(spec.item, version, (), 0, equal, topic_id, at=n) for n in numbers]
+        return [_scalar("", spec.element(), n, names, 0) for n in numbers]
+    return [_struct(spec.item, version, (), 0, equal, names, at=n) for n in numbers]
 
 
-def _scalar(name: str, spec: FieldSpec, at: int | None, topic_id: bytes, default: Any) -> Any:
+def _scalar(name: str, spec: FieldSpec, at: int | None, names: Names, default: Any) -> Any:
     """`at`: the number of the element that this is a part of."""
     if spec.kind == "string":
         if at is None:
-            return _USUAL.get(name, default)
-        return None if default is None else f"{at:x}"
+            return names.usual(name) if name in _USUAL else default
+        return None if default is None else names.element(at)
     if spec.kind == "uuid":
-        return topic_id if at is None or (name == "topic_id" and at == 0) else at.to_bytes(16, "big")
+        same = at is None or (name == "topic_id" and at == 0)
+        return names.topic_id if same else (names.turn << 64 | at).to_bytes(16, "big")
     if spec.kind in ("bytes", "records"):
         return default
     if name in _USUAL:

@@ -3,6 +3,9 @@
 Hostile requests unpack or multiply, honest ones are merely large; ``greatest`` are the counts of ``tests/support/greatest_counts.py``.
 What counts is the CPU time of the longest callback (``benchmarks.watched``), which other processes on the machine hardly change; the
 worst heartbeat on another connection, by the wall clock, is printed beside it.
+
+The second figure is the memory that the broker keeps: its resident size after the request was sent `TURNS` times, on a connection each,
+when the connections are closed, the sessions of the members are over and the topics that were created are deleted.
 """
 
 from __future__ import annotations
@@ -63,23 +66,34 @@ from tests.support.greatest_counts import batch
 from tests.support.greatest_topologies import CASES, TOPICS, Case
 
 LIMIT_MS = 100
+LIMIT_MB = 150
+TURNS = int(os.environ.get("HOSTILE_TURNS", "20"))
+_SETTLED_S = 40
+_SMALL_MB = 30
+"""What an allocator may keep: the memory is not waited for."""
 _MIB = 1_000_000
 _DEADLINE_S = 30
 _COMPACTED_S = 90
+_AT_ONCE = 5000
+"""Partitions of a new topic: a request may make 10,000 records of topics and partitions."""
 _MAINTENANCE_MS = 100
 Address = tuple[str, int]
 Request = tuple[object, int]
 
 
 def hostile(system: System) -> Iterator[Figure]:
-    """A figure for each request, as soon as it is measured: the CPU time of the longest callback. The broker is a new one after each
-    request that made or deleted topics."""
+    """Two figures for each request, as soon as they are measured: the CPU time of the longest callback, and the memory kept. The broker
+    is a new one after each request that made or deleted topics."""
     with tempfile.TemporaryDirectory(prefix="hostile-") as directory:
         memory = shared(Path(directory) / "longest")
         watched = replace(system, command=lambda where, port: _watched(system, Path(directory), where, port))
         names = [(kind, name) for kind, names in _GROUPS.items() for name in names if _wanted(f"{kind}{name}")]
-        for number, (kind, name, address, work) in enumerate(_all_work(watched, names), 1):
-            yield _figure(f"{kind}{name}", f"{number} of {len(names)}", address, work, memory)
+        for number, (kind, name, broker, works) in enumerate(_all_work(watched, names), 1):
+            with _Memory(broker) as kept:
+                yield _figure(f"{kind}{name}", f"{number} of {len(names)}", _address(broker), works[0], memory)
+                for work in works[1:]:
+                    _alone(_address(broker), work)
+            yield Figure(f"{kind}{name}: kept", kept.mb, "MB", LIMIT_MB, f"{len(works)} times; {kept.note}")
         memory.close()
 
 
@@ -94,22 +108,22 @@ def _wanted(name: str) -> bool:
 Work = Callable[[socket.socket], object]
 
 
-def _all_work(watched: System, names: list[tuple[str, str]]) -> Iterator[tuple[str, str, Address, Work]]:
-    """Kind, name, the address of a broker that has what the request is about, and what sends it there."""
+def _all_work(watched: System, names: list[tuple[str, str]]) -> Iterator[tuple[str, str, Running, list[Work]]]:
+    """Kind, name, a broker that has what the request is about, and what sends it there, for each turn."""
     names = list(names)
     while names:
         kind = names[0][0]
         with watched.running(BROKER_CORE) as broker:
             address = _address(broker)
             topic_id = _prepared(address, _TOPICS[kind])
-            made = dict(fillings(topic_id)) if kind == _FILLED else REQUESTS
+            made = [dict(fillings(topic_id, turn=turn)) if kind == _FILLED else REQUESTS for turn in range(TURNS)]
             while names and names[0][0] == kind:
                 _, name = names.pop(0)
                 if kind == _GREATEST:
-                    work: Work = partial(_carried_out, CASES[name])
+                    works: list[Work] = [partial(_carried_out, CASES[name])] * TURNS
                 else:
-                    work = partial(_sent, _framed(*made[name]()))
-                yield kind, name, address, work
+                    works = [partial(_made_and_sent, requests[name]) for requests in made]
+                yield kind, name, broker, works
                 if kind == _FILLED and name.startswith(_CHANGING):
                     break
 
@@ -122,7 +136,15 @@ def _address(broker: Running) -> Address:
 def _watched(system: System, shared_in: Path, where: Path, port: int) -> list[str]:
     python, _, _, *words = system.command(where, port)  # python -m broker_sim ..
     words += ["--as-version", VERSION, "--config", f"log.cleaner.backoff.ms={_MAINTENANCE_MS}"]
-    words += ["--config", "group.streams.initial.rebalance.delay.ms=0"]
+    words += [
+        "--config",
+        "group.streams.initial.rebalance.delay.ms=0",
+        "--config",
+        "offsets.retention.check.interval.ms=1000",
+    ]
+    for kind in ("consumer", "share", "streams"):
+        words += ["--config", f"group.{kind}.min.session.timeout.ms=6000"]
+        words += ["--config", f"group.{kind}.session.timeout.ms=10000"]
     return [python, "-m", "benchmarks.watched", str(shared_in / "longest"), *words]
 
 
@@ -133,6 +155,58 @@ def _figure(name: str, progress: str, address: Address, work: Work, memory: mmap
     answered = f"answered after {took * 1000:,.0f} ms" if took >= 0 else f"not answered within {_DEADLINE_S} s"
     note = f"{progress}; {answered}; heartbeat {worst * 1000:,.0f} ms; {callback[:60]}"
     return Figure(name, cpu * 1000, "ms of CPU", LIMIT_MS, note)
+
+
+class _Memory:
+    """How much larger a broker is at the end of the block, without what clients have to give back. ``mb``; ``note``: at its largest."""
+
+    def __init__(self, broker: Running) -> None:
+        self._broker, self._address = broker, _address(broker)
+        self.mb, self.note = 0.0, ""
+
+    def __enter__(self) -> _Memory:
+        self._topics = _topics(self._address)
+        self._before = _resident(self._broker.pid, "VmRSS")
+        with suppress(OSError):
+            Path(f"/proc/{self._broker.pid}/clear_refs").write_text("5")  # the peak begins anew
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        peak = _resident(self._broker.pid, "VmHWM") - self._before
+        with suppress(OSError):
+            _delete(self._address, _topics(self._address) - self._topics)
+        began = time.monotonic()
+        while (mb := _resident(self._broker.pid, "VmRSS") - self._before) > _SMALL_MB:
+            if time.monotonic() - began > _SETTLED_S:
+                break
+            time.sleep(1)
+        self.mb, self.note = max(mb, 0.0), f"at most {peak:,.0f} MB"
+
+
+def _resident(pid: int, name: str) -> float:
+    """MB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith(name))
+
+
+def _topics(address: Address) -> set[str]:
+    with socket.create_connection(address) as sock:
+        sock.settimeout(_DEADLINE_S)
+        return {topic.name for topic in _ask(sock, MetadataRequest(None), 9).topics}
+
+
+def _delete(address: Address, topics: set[str]) -> None:
+    names = sorted(topics)
+    with socket.create_connection(address) as sock:
+        sock.settimeout(10 * _DEADLINE_S)
+        for begin in range(0, len(names), 1000):
+            _ask(sock, DeleteTopicsRequest([], names[begin : begin + 1000], 60_000), 3)
+
+
+def _alone(address: Address, work: Work) -> None:
+    with suppress(OSError), socket.create_connection(address) as sock:
+        sock.settimeout(_DEADLINE_S)
+        work(sock)
 
 
 def _prepared(address: Address, topics: Mapping[str, int]) -> bytes:
@@ -147,8 +221,11 @@ def _make_topics(address: Address, topics: Mapping[str, int]) -> bytes:
     """The id of the first."""
     with socket.create_connection(address) as sock:
         sock.settimeout(_DEADLINE_S)
-        rows = [CreatableTopic(name, count, 1) for name, count in topics.items()]
+        rows = [CreatableTopic(name, min(count, _AT_ONCE), 1) for name, count in topics.items()]
         answer: CreateTopicsResponse = _ask(sock, CreateTopicsRequest(rows, 50_000), 7)
+        for name, count in topics.items():
+            if count > _AT_ONCE:
+                _ask(sock, CreatePartitionsRequest([CreatePartitionsTopic(name, count, None)], 50_000), 2)
         return answer.topics[0].topic_id
 
 
@@ -169,6 +246,10 @@ def _sent(data: bytes, sock: socket.socket) -> None:
     sock.sendall(data)
     with suppress(ConnectionError):
         _answer(sock)
+
+
+def _made_and_sent(make: Callable[[], Request], sock: socket.socket) -> None:
+    _sent(_framed(*make()), sock)
 
 
 def _carried_out(case: Case, sock: socket.socket) -> None:
@@ -293,7 +374,7 @@ REQUESTS: dict[str, Callable[[], Request]] = {
         ),
         5,
     ),
-    "CreateTopics of 10,000 partitions": lambda: (CreateTopicsRequest([CreatableTopic("many", 10_000, 1)], 5000), 5),
+    "CreateTopics of 9,999 partitions": lambda: (CreateTopicsRequest([CreatableTopic("many", 9_999, 1)], 5000), 5),
     "CreateTopics of 1,000 topics": lambda: (
         CreateTopicsRequest([CreatableTopic(f"t{n}", 1, 1) for n in range(1000)], 5000),
         5,
@@ -302,7 +383,7 @@ REQUESTS: dict[str, Callable[[], Request]] = {
         CreatePartitionsRequest([CreatePartitionsTopic(f"t{n}", 2, None) for n in range(100)], 5000),
         2,
     ),
-    "CreatePartitions from 10,000 to 10,100": lambda: (
+    "CreatePartitions from 9,999 to 10,100": lambda: (
         CreatePartitionsRequest([CreatePartitionsTopic("many", 10_100, None)], 5000),
         2,
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from operator import lt
 from typing import NamedTuple
 
@@ -21,6 +21,11 @@ def in_order(names: Iterable[str]) -> list[str]:
 def differ(names: list[str], others: list[str]) -> bool:
     """Whether these aren't the same names."""
     return bool(names) if not others else names != others and in_order(names) != in_order(others)
+
+
+def counted_names(lists: Iterable[list[str]]) -> Counter[str]:
+    """How many of the lists have each name."""
+    return Counter(chain.from_iterable(lists))
 
 
 def no_longer_named(named: Counter[str], names: list[str], *, by_all: bool) -> None:

@@ -74,21 +74,24 @@ def _add_all(
     for transaction in transactions:
         if pace.full():
             yield
-        partitions: dict[tuple[str, int], None] = {}
-        refused: dict[tuple[str, int], Err] = {}
+        partitions: dict[tuple[str, int], Err] = {}
+        refused = False
         for topic in transaction.topics:
             if pace.full():
                 yield
             for index in topic.partitions:
                 if pace.full():
                     yield
-                partitions[topic.name, index] = None
-                error = _refusal(ctx, topic.name, index)
-                if error is not Err.NONE:
-                    refused[topic.name, index] = error
-        done = partial(answered, transaction, bool(refused) or transaction.verify_only)
+                error = partitions[topic.name, index] = _refusal(ctx, topic.name, index)
+                refused = refused or error is not Err.NONE
+        done = partial(answered, transaction, refused or transaction.verify_only)
         if refused:
-            done({at: refused.get(at, Err.OPERATION_NOT_ATTEMPTED) for at in partitions})
+            for at, error in partitions.items():
+                if pace.full():
+                    yield
+                if error is Err.NONE:
+                    partitions[at] = Err.OPERATION_NOT_ATTEMPTED
+            done(partitions)
         else:
             _add(ctx, transaction, list(partitions), done)
     return None
@@ -131,7 +134,7 @@ def _response(version: int, results: list[Result]) -> Generator[None, None, Resp
         if pace.full():
             yield
         topics: list[AddPartitionsToTxnTopicResult] = []
-        for name, partitions in _as_asked(transaction) if echoes else _by_topic(errors):
+        for name, partitions in _as_asked(transaction) if echoes else (yield from _by_topic(errors, pace)):
             if pace.full():
                 yield
             row = AddPartitionsToTxnTopicResult(name)
@@ -151,8 +154,10 @@ def _as_asked(transaction: AddPartitionsToTxnTransaction) -> Iterable[tuple[str,
     return ((topic.name, topic.partitions) for topic in transaction.topics)
 
 
-def _by_topic(errors: Errors) -> Iterable[tuple[str, list[int]]]:
+def _by_topic(errors: Errors, pace: Pace) -> Generator[None, None, Iterable[tuple[str, list[int]]]]:
     topics: dict[str, list[int]] = {}
     for topic, index in errors:
+        if pace.full():
+            yield
         topics.setdefault(topic, []).append(index)
     return topics.items()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from broker_sim.common.slices import Pace
+from broker_sim.common.slices import Pace, chunked
 from broker_sim.handlers.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k35_describe_log_dirs import (
@@ -38,21 +38,29 @@ def _describe_all(
     ctx: RequestContext, request: DescribeLogDirsRequest
 ) -> Generator[None, None, DescribeLogDirsResponse]:
     broker, state = ctx.broker, ctx.broker.state
-    wanted = None if request.topics is None else {(t.topic, p) for t in request.topics for p in t.partitions}
-    shown: dict[str, DescribeLogDirsTopic] = {}
     pace = Pace(_PIECE)
+    wanted: dict[str, set[int]] = {}
+    for topic in request.topics or ():
+        if pace.full():
+            yield
+        indexes = wanted.setdefault(topic.topic, set())
+        for chunk in chunked(topic.partitions, _PIECE):
+            indexes.update(chunk)
+            if pace.full(len(chunk)):
+                yield
+    shown: dict[str, DescribeLogDirsTopic] = {}
     for partition in list(state.partitions()):
         if pace.full():
             yield
         name = partition.topic.name
         if broker.node_id not in partition.replicas:
             continue
-        requested = wanted is None or (name, partition.index) in wanted
+        requested = request.topics is None or partition.index in wanted.get(name, ())
         if requested or state.config.release < NAMES_ONLY_WANTED:
-            topic = shown.setdefault(name, DescribeLogDirsTopic(name))
+            row = shown.setdefault(name, DescribeLogDirsTopic(name))
         if not requested:
             continue
-        topic.partitions.append(DescribeLogDirsPartition(partition.index, partition.log.size_bytes))
+        row.partitions.append(DescribeLogDirsPartition(partition.index, partition.log.size_bytes))
     result = DescribeLogDirsResult(Err.NONE, IN_MEMORY, list(shown.values()), UNKNOWN_BYTES, UNKNOWN_BYTES)
     if state.disk.data_dir is not None:
         result.log_dir = str(state.disk.data_dir)

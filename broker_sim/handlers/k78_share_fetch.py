@@ -10,9 +10,11 @@ Source: KafkaApis.handleShareFetchRequest, SharePartitionManager, DelayedShareFe
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
+from broker_sim.common.slices import Job, Pace, at_once, chunked, distinct, ended
 from broker_sim.coordinator.share_partition.partition import Acquired
 from broker_sim.coordinator.share_partition.sessions import (
     FINAL_EPOCH,
@@ -46,8 +48,14 @@ from kafka_wire.messages.k78_share_fetch import (
 _EXACTLY = 1
 """The acquire mode in which a fetch gets no more records than it asks for."""
 
+Part = tuple[TopicPartition, Sequence[AcknowledgementBatch]]
+"""A requested partition, and what is acknowledged of it."""
+
 Head = tuple[int, record_batch.BatchHeader]
 """A batch's position in what was read, and its header."""
+
+_PIECE = 1000
+"""Partitions that are looked at before others are served."""
 
 _CHUNK, _NEW_CHUNK = 65_536, 16_384
 """Bytes of a log that are read first, and of new records: often one batch has as many as may be acquired, and goes out uncopied."""
@@ -69,12 +77,17 @@ def _fetch(ctx: RequestContext, request: ShareFetchRequest) -> Generator[None, N
     wants = (request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records)
     if request.is_renew_ack and any(wants):
         return ShareFetchResponse(error_code=Err.INVALID_REQUEST)
-    parts = [
-        (TopicPartition(topic.topic_id, part.partition_index), part.acknowledgement_batches)
-        for topic in request.topics
-        for part in topic.partitions
-    ]
-    session = _session(ctx, request, SessionKey(group_id, member), parts)
+    parts: list[Part] = []
+    pace = Pace(_PIECE)
+    for topic in request.topics:
+        for part in topic.partitions:
+            if pace.full():
+                yield
+            parts.append((TopicPartition(topic.topic_id, part.partition_index), part.acknowledgement_batches))
+    requested = yield from distinct(at for at, _ in parts)
+    if len(requested) >= _PIECE:
+        yield
+    session = _session(ctx, request, SessionKey(group_id, member), parts, requested)
     if not isinstance(session, ShareSession):
         return ShareFetchResponse(error_code=session)
     shares = ctx.broker.shares
@@ -82,6 +95,8 @@ def _fetch(ctx: RequestContext, request: ShareFetchRequest) -> Generator[None, N
     for at, batches in parts:
         if batches:
             yield from acknowledging.add(at, batches)
+    if len(requested) >= _PIECE:
+        yield
     fetch = ShareFetch(ctx, request, session, member, acknowledging)
     acknowledging.then(fetch.start)
     return None
@@ -91,18 +106,18 @@ def _session(
     ctx: RequestContext,
     request: ShareFetchRequest,
     key: SessionKey,
-    parts: Sequence[tuple[TopicPartition, Sequence[AcknowledgementBatch]]],
+    parts: Sequence[Part],
+    requested: Mapping[TopicPartition, None],
 ) -> ShareSession | Err:
-    """The session of a request, a new one where it asks for that."""
+    """The session of a request, a new one where it asks for that. ``requested``: each of the partitions once."""
     sessions, epoch = ctx.broker.shares.sessions(ctx.broker), request.share_session_epoch
-    requested = [at for at, _ in parts]
     if epoch == INITIAL_EPOCH:
         if any(batches for _, batches in parts):
             return Err.INVALID_REQUEST
         session = sessions.open(key, ctx.connection)
         if isinstance(session, ShareSession):
             session.update(requested, ())
-            if any(item.topic_id not in ctx.broker.state.topics_by_id for item in requested):
+            if any(topic.topic_id not in ctx.broker.state.topics_by_id for topic in request.topics if topic.partitions):
                 return Err.UNKNOWN_SERVER_ERROR  # Kafka falls over a topic without a name
         return session
     session = sessions.resume(key, epoch)
@@ -131,7 +146,7 @@ _NOTHING = _Got()
 class ShareFetch:
     """One fetch, from its acknowledgements to its answer."""
 
-    __slots__ = ("acknowledging", "ctx", "member", "request", "requested", "session", "timer", "waiting")
+    __slots__ = ("acknowledging", "ctx", "member", "over", "request", "requested", "session", "timer", "waiting")
 
     def __init__(
         self,
@@ -144,6 +159,7 @@ class ShareFetch:
         self.ctx, self.request, self.session, self.member = ctx, request, session, member
         self.acknowledging = acknowledging
         self.waiting: list[tuple[LivePartition, Partition]] = []
+        self.over = False
         self.requested = self._in_turn()
 
     def _in_turn(self) -> list[TopicPartition]:
@@ -159,36 +175,53 @@ class ShareFetch:
         request = self.request
         if request.share_session_epoch == FINAL_EPOCH:
             self.ctx.broker.shares.end_session(self.ctx.broker, self.session)
-            self._reply({at: _Got() for at in self.requested})
+            self._reply(dict.fromkeys(self.requested, _NOTHING))
             return
         if request.is_renew_ack or request.max_records <= 0 or request.max_bytes <= 0:
             self._reply({})
             return
-        got = self._acquire(last=request.max_wait_ms <= 0)
+        job = self._starting()
+        if not ended(job):
+            self.ctx.broker.state.slices.add(job, ended)
+
+    def _starting(self) -> Job:
+        request = self.request
+        got = yield from self._acquiring(last=request.max_wait_ms <= 0)
         if got is not None:
             self._reply(got)
             return
         clock = self.ctx.broker.state.clock.wire  # a long poll runs in real time, also with a manual clock
         self.timer = clock.call_at_ms(clock.now_ms() + request.max_wait_ms, self._time_is_up)
-        self._wait()
         self.ctx.on_disconnect(self._stop)
+        for number, chunk in enumerate(chunked(self.requested, _PIECE)):
+            if number:
+                yield
+            if self.over:
+                return
+            self._wait(chunk)
+        if len(self.requested) > _PIECE:
+            self._look()  # a partition may have changed before it was waited for
 
     # acquiring
 
     def _acquire(self, *, last: bool) -> dict[TopicPartition, _Got] | None:
+        return at_once(self._acquiring(last=last))
+
+    def _acquiring(self, *, last: bool) -> Generator[None, None, dict[TopicPartition, _Got] | None]:
         """What the partitions give; None if they have fewer than min_bytes and no error, and this isn't the ``last`` look."""
         shares, broker, request = self.ctx.broker.shares, self.ctx.broker, self.request
         results: dict[TopicPartition, _Got] = {}
         ready: list[tuple[TopicPartition, LivePartition]] = []
-        for at, live in zip(
-            self.requested, shares.all_of(broker, self.session.key.group_id, self.requested), strict=True
-        ):
-            if not isinstance(live, LivePartition):
-                results[at] = _Got(live)
-            elif live.error:
-                results[at] = _Got(live.error)
-            elif live.share is not None and live.share.may_acquire:
-                ready.append((at, live))
+        failed: dict[Err, _Got] = {}
+        for number, chunk in enumerate(chunked(self.requested, _PIECE)):
+            if number:
+                yield
+            for at, live in zip(chunk, shares.all_of(broker, self.session.key.group_id, chunk), strict=True):
+                error = live.error if isinstance(live, LivePartition) else live
+                if error:
+                    results[at] = failed.setdefault(error, _Got(error))
+                elif isinstance(live, LivePartition) and live.share is not None and live.share.may_acquire:
+                    ready.append((at, live))
         if not last and not results and not (ready and self._has_min_bytes(ready)):
             return None
         left = request.max_records
@@ -320,8 +353,8 @@ class ShareFetch:
 
     # waiting
 
-    def _wait(self) -> None:
-        for at in self.requested:
+    def _wait(self, partitions: Sequence[TopicPartition]) -> None:
+        for at in partitions:
             live = self.ctx.broker.shares.of(self.ctx.broker, self.session.key.group_id, at)
             if isinstance(live, LivePartition):
                 live.waiters[self._look] = None
@@ -335,7 +368,7 @@ class ShareFetch:
             self._finish(got)
         elif any(live.error is not Err.NONE for live, _ in self.waiting):
             self._stop_waiting()
-            self._wait()  # it was dropped and loaded again
+            self._wait(self.requested)  # it was dropped and loaded again
 
     def _time_is_up(self) -> None:
         self._finish(self._acquire(last=True) or {})
@@ -351,20 +384,27 @@ class ShareFetch:
             partition.remove_waiter(self._look)
 
     def _stop(self) -> None:
+        self.over = True
         self.timer.cancel()
         self._stop_waiting()
 
     # answering
 
     def _reply(self, got: dict[TopicPartition, _Got]) -> None:
+        self.ctx.reply_made(self._response(got))
+
+    def _response(self, got: dict[TopicPartition, _Got]) -> Generator[None, None, ShareFetchResponse]:
         """Partitions with records or errors, those of which something was acknowledged, and those that were in no answer yet."""
+        pace = Pace(_PIECE)
         session, answers = self.session, self.acknowledging.answers
         asked, any_error = session.partitions, False
         topics: dict[bytes, ShareFetchableTopicResponse] = {}
         rows: dict[TopicPartition, PartitionData] = {}
-        named = [at for at in self.requested if at in got or at in answers or not asked.get(at)]
-        named += [at for at in answers if at not in asked]
-        for at in named:
+        for at in chain(self.requested, (at for at in answers if at not in asked)):
+            if pace.full():
+                yield
+            if asked.get(at) and at not in got and at not in answers:
+                continue
             part, answer = got.get(at, _NOTHING), answers.get(at)
             if at in asked:
                 asked[at] = True
@@ -380,15 +420,17 @@ class ShareFetch:
             topic.partitions.append(row)
         nodes: list[Broker] = []
         if any_error:
-            leaders, nodes = current_leaders(self.ctx, [at for at, row in rows.items() if row.error_code])
-            for at, leader in leaders.items():
-                rows[at].current_leader = LeaderIdAndEpoch(leader.leader, leader.leader_epoch)
-        self.ctx.reply(
-            ShareFetchResponse(
-                acquisition_lock_timeout_ms=self.ctx.broker.shares.lock_ms(session.key.group_id),
-                responses=list(topics.values()),
-                node_endpoints=[NodeEndpoint(*node.endpoint(self.ctx.connection.listener)) for node in nodes],
-            )
+            for number, chunk in enumerate(chunked((at for at, row in rows.items() if row.error_code), _PIECE)):
+                if number:
+                    yield
+                leaders, leading = current_leaders(self.ctx, chunk)
+                nodes += [node for node in leading if node not in nodes]
+                for at, leader in leaders.items():
+                    rows[at].current_leader = LeaderIdAndEpoch(leader.leader, leader.leader_epoch)
+        return ShareFetchResponse(
+            acquisition_lock_timeout_ms=self.ctx.broker.shares.lock_ms(session.key.group_id),
+            responses=list(topics.values()),
+            node_endpoints=[NodeEndpoint(*node.endpoint(self.ctx.connection.listener)) for node in nodes],
         )
 
 

@@ -18,6 +18,7 @@ from kafka_wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRe
 from kafka_wire.messages.k20_delete_topics import DeleteTopicsRequest
 from kafka_wire.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafka_wire.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafka_wire.messages.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from tests.support.raw_batches import batch, record
 from tests.support.wire import Wire
 
@@ -78,6 +79,7 @@ LISTS: dict[str, tuple[Any, int]] = {
     "settings": (DescribeConfigsRequest([DescribeConfigsResource(2, "t", None)] * 100), 2),
     "coordinators": (FindCoordinatorRequest("", 0, NAMES), 4),
     "groups": (DescribeGroupsRequest(NAMES), 4),
+    "log directories": (DescribeLogDirsRequest([DescribableLogDirTopic("t", list(range(15_000)))]), 4),
 }
 
 

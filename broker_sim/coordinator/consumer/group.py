@@ -19,7 +19,7 @@ from broker_sim.coordinator.epochs.state import EpochState, Layout
 from broker_sim.coordinator.outcome import CommitOffsets, Offset, TimerKey
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.records import EpochRecord, Record
-from broker_sim.coordinator.topics import Topics, no_longer_named
+from broker_sim.coordinator.topics import Topics, counted_names, no_longer_named
 from kafka_wire import offsets_log as types
 from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
@@ -64,7 +64,9 @@ class ConsumerState(EpochState[bytes, Member]):
 
     static_members: dict[str, str] = field(default_factory=dict)  # instance id -> member id
     former_instance_ids_stay: bool = False  # see `Policy`
-    named: Counter[str] = field(default_factory=Counter)  # topic -> members that name it
+    named: Counter[str] = field(
+        default_factory=Counter, compare=False
+    )  # topic -> members that name it; see `counts_names`
     patterns: Counter[str] = field(default_factory=Counter)  # regular expression -> members that subscribe by it
     assignors: dict[str, int] = field(default_factory=dict)  # assignor -> members that ask for it
     matched: dict[str, log.ConsumerGroupRegularExpressionValue] = field(default_factory=dict)
@@ -100,15 +102,19 @@ class ConsumerState(EpochState[bytes, Member]):
         other = self._copy_into(type(self)(self.layout, self.first_epoch))
         other.static_members, other.matched = dict(self.static_members), dict(self.matched)
         other.former_instance_ids_stay = self.former_instance_ids_stay
-        other.named, other.patterns = Counter(self.named), Counter(self.patterns)
+        other.named = Counter(self.named) if self.counts_names else counted_names(self._names())
+        other.patterns = Counter(self.patterns)
         other.assignors = dict(self.assignors)
         return other
 
+    def _names(self) -> Iterator[list[str]]:
+        return (member.subscribed_topic_names for member in self.members.values())
+
     def _count(self, member: Member, step: int) -> None:
         _vote(self.assignors, member.server_assignor, step)
-        if step > 0:
+        if self.counts_names and step > 0:
             self.named.update(member.subscribed_topic_names)
-        else:
+        elif self.counts_names:
             no_longer_named(self.named, member.subscribed_topic_names, by_all=len(self.members) == 1)
         if member.subscribed_topic_regex:
             self.patterns[member.subscribed_topic_regex] += step

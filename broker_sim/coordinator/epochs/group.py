@@ -41,6 +41,7 @@ class EpochGroup(Group, Generic[S]):
     def made(cls, group_id: str, policy: Policy) -> Self:
         """One that nothing is known of."""
         stored, latest = (cls.states(cls.layout, policy.first_epoch) for _ in range(2))
+        stored.counts_names = False
         return cls(group_id, stored=stored, latest=latest)
 
     @property

@@ -48,6 +48,8 @@ class EpochState(Generic[K, M]):
     owners: dict[K, dict[int, str]] = field(default_factory=dict)
     is_known: bool = False  # some record has said something
     subscription_version: int = field(default=0, compare=False)  # counts changes of what the group reads
+    counts_names: bool = field(default=True, compare=False)
+    """Whether it counts the members that name each topic. Only working state is asked for that, and a member may name 140,000."""
 
     def __post_init__(self) -> None:
         self.group_epoch = self.target_epoch = self.first_epoch

@@ -17,7 +17,7 @@ from broker_sim.coordinator.epochs.state import EpochState, Layout
 from broker_sim.coordinator.outcome import CommitOffsets, Offset
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.records import EpochRecord, Record
-from broker_sim.coordinator.topics import no_longer_named
+from broker_sim.coordinator.topics import counted_names, no_longer_named
 from kafka_wire import offsets_log as types
 from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
@@ -59,16 +59,17 @@ Topic = dict[bytes, TopicState]
 class ShareGroupState(EpochState[bytes, Member]):
     """With it: how many members name a topic; which partitions' state is being made, is there, and is being removed."""
 
-    named: Counter[str] = field(default_factory=Counter)
+    named: Counter[str] = field(default_factory=Counter, compare=False)
     initializing: Topic = field(default_factory=dict)
     initialized: Topic = field(default_factory=dict)
     deleting: dict[bytes, str] = field(default_factory=dict)  # topic id -> name
 
     def put_member(self, member_id: str, member: Member | None) -> None:
         before = self.members.get(member_id)
-        if before is not None:
+        if before is not None and self.counts_names:
             no_longer_named(self.named, before.subscribed_topic_names, by_all=len(self.members) == 1)
-        self.named.update(member.subscribed_topic_names if member is not None else ())
+        if member is not None and self.counts_names:
+            self.named.update(member.subscribed_topic_names)
         self.subscription_version += 1
         EpochState.put_member(self, member_id, member)
 
@@ -83,7 +84,8 @@ class ShareGroupState(EpochState[bytes, Member]):
 
     def copy(self) -> Self:
         other = self._copy_into(type(self)(self.layout, self.first_epoch))
-        other.named = Counter(self.named)
+        lists = (member.subscribed_topic_names for member in self.members.values())
+        other.named = Counter(self.named) if self.counts_names else counted_names(lists)
         other.initializing, other.initialized = dict(self.initializing), dict(self.initialized)
         other.deleting = dict(self.deleting)
         return other

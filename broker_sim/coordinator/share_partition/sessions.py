@@ -46,8 +46,11 @@ class ShareSession:
 
     def update(self, fetched: Iterable[TopicPartition], forgotten: Iterable[TopicPartition]) -> None:
         """Apply a request's added and forgotten partitions."""
-        for partition in fetched:
-            self.partitions.setdefault(partition, False)
+        if not self.partitions:
+            self.partitions = dict.fromkeys(fetched, False)
+        else:
+            for partition in fetched:
+                self.partitions.setdefault(partition, False)
         for partition in forgotten:
             self.partitions.pop(partition, None)
 

@@ -178,7 +178,10 @@ def test_no_partition_has_two_owners_and_a_rebuilt_shard_is_equal(release: tuple
         core = history.core
         assert hard(core.shard.store) == hard(rebuilt(core))
         for group in core.shard.groups.values():
-            assert not isinstance(group, ConsumerGroup) or group.stored == group.latest
+            if isinstance(group, ConsumerGroup):
+                assert group.stored == group.latest
+                assert group.stored.named == {}  # counted once, in working state
+                assert group.stored.copy().named == group.latest.named
             assert group.state_name in ("Stable", "Empty")
             if isinstance(group, ConsumerGroup):
                 assert all(("session", group.group_id, member_id) in core.timers for member_id in group.latest.members)
