@@ -94,6 +94,9 @@ class Policy:
     group_operations: int
     """Authorized operations of a group for all clients, as bits by AclOperation's codes; those of configs are added with the settings
     of groups (KAFKA-14510)."""
+    revoking_step: int
+    """By how much the epoch of a consumer group's member grows that has revoked partitions and must revoke more: 1 up to 4.1
+    (CurrentAssignmentBuilder.build; that of streams groups adds 1 in all releases)."""
     members_join_again: bool
     """A member of a consumer, share or streams group may send epoch 0 again, as one that was fenced or has lost its response does
     (KAFKA-19233). Else it is fenced until it has left, or its session has expired."""
@@ -261,6 +264,7 @@ SCALA = Policy(
     old_leave_returns_top_errors=False,
     group_record_sequence=-1,
     group_operations=_READ_DELETE_DESCRIBE,
+    revoking_step=1,
     members_join_again=False,
     revoked_partitions_are_free=False,
     unsubscribed_topics_are_revoked=False,
@@ -348,6 +352,7 @@ JAVA = Policy(
     old_leave_returns_top_errors=True,
     group_record_sequence=0,
     group_operations=_READ_DELETE_DESCRIBE | _CONFIGS,
+    revoking_step=1,
     members_join_again=False,
     revoked_partitions_are_free=False,
     unsubscribed_topics_are_revoked=False,
@@ -397,6 +402,7 @@ JAVA = Policy(
 
 _JAVA_4_2 = replace(
     JAVA,
+    revoking_step=0,
     members_join_again=True,
     revoked_partitions_are_free=True,
     unsubscribed_topics_are_revoked=True,

@@ -111,7 +111,8 @@ def reconcile(
     subscribes = partial(_subscribes, shard, group, member_id)
     if policy.unsubscribed_topics_are_revoked and not before.is_at(latest.target_epoch):
         target = {topic: numbers for topic, numbers in target.items() if subscribes(topic)}
-    after = reconciled(before, Goal(latest.target_epoch, target, latest.is_taken, free), reported)
+    goal = Goal(latest.target_epoch, target, latest.is_taken, free, revoking_step=policy.revoking_step)
+    after = reconciled(before, goal, reported)
     if after is before and policy.unsubscribed_topics_are_revoked and _resubscribed(known, latest.members[member_id]):
         after = without(before, [topic for topic in before.assigned if not subscribes(topic)], reported)
     if after is not before or member_id not in latest.currents:

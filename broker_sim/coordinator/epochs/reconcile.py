@@ -63,13 +63,15 @@ class Step(Generic[K]):
 class Goal(Generic[K]):
     """A member's target assignment and its epoch. ``is_taken(key, number)``: whether any member owns a unit. ``regained``: units that
     the member may have again as soon as it has revoked them. ``recast(owned, step, waits)``: changes a step of a member with the units
-    ``owned``, if units may change their key; ``waits()``: whether the member must revoke units first."""
+    ``owned``, if units may change their key; ``waits()``: whether the member must revoke units first. ``revoking_step``: by how much
+    the epoch of a member grows that has revoked units and must revoke more."""
 
     epoch: int
     units: Units[K]
     is_taken: Callable[[K, int], bool]
     regained: UnitEpochs[K] = field(default_factory=dict)
     recast: Callable[[UnitEpochs[K], Step[K], Callable[[], bool]], None] | None = None
+    revoking_step: int = 1
 
 
 Reported = Iterable[tuple[K, Iterable[int]]] | None
@@ -84,8 +86,8 @@ def reconciled(current: Current[K], goal: Goal[K], reported: Reported[K]) -> Cur
         return _next(current, current.epoch, goal, reported)
     if reported is None or touches(current.revoking, reported):
         return current
-    # It has given up what it was to; whatever the target has become meanwhile, it is one epoch further (and not at the target's yet).
-    return _next(current, current.epoch + 1, goal, reported)
+    # It has given up what it was to; whatever the target has become meanwhile, it is not at the target's epoch yet.
+    return _next(current, current.epoch + goal.revoking_step, goal, reported)
 
 
 def _next(current: Current[K], epoch: int, goal: Goal[K], reported: Reported[K]) -> Current[K]:

@@ -13,6 +13,18 @@ from tests.coordinator.consumer.crowd import Crowd
 BOTH = pytest.mark.parametrize("release", [(4, 1), (4, 4)], ids=["4.1", "4.4"])
 
 
+@pytest.mark.parametrize(("release", "grows"), [((4, 1), 1), ((4, 2), 0), ((4, 4), 0)])
+def test_the_epoch_of_a_member_that_must_revoke_more_grew_up_to_4_1(release: tuple[int, int], grows: int) -> None:
+    """CurrentAssignmentBuilder.build of 4.1.0, 4.2.0 and 4.4.0."""
+    core = Crowd(release, {"t": 6}, assignment_interval_ms=0)
+    first, _ = core.told("A", 0)
+    core.told("B", 0)
+    assert core.told("A", first) == (first, {"t": [0, 1, 2]})
+    core.told("C", 0)
+    assert core.told("A", first, {"t": [0, 1, 2]}) == (first + grows, {"t": [0, 1]})
+    assert core.told("A", first + grows, {"t": [0, 1]}) == (first + 2, None)
+
+
 def test_two_members_share_a_topic_as_in_4_1() -> None:
     core = Crowd((4, 1))
     assert core.told("A", 0) == (1, {"t": [0, 1, 2]})
