@@ -28,6 +28,10 @@ REMEMBERED = 4096
 """The number of remembered lines; with more lines each may be logged once more."""
 
 
+_LONGEST = 512
+"""Characters of a line's key; of a longer one its hash is remembered."""
+
+
 class Once:
     """The warnings about clients that a cluster has logged, so that each is logged once."""
 
@@ -36,6 +40,8 @@ class Once:
 
     def first(self, *what: str | None) -> bool:
         """Whether this warning is new; ``what``: its key, for example the client id, the group and the kind of warning."""
+        if sum(map(len, filter(None, what))) > _LONGEST:  # a client id and a group id may have 32 KB each
+            what = (str(hash(what)),)
         if what in self._logged:
             return False
         if len(self._logged) >= REMEMBERED:

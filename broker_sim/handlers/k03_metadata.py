@@ -100,6 +100,8 @@ def _hide_the_unreachable(topic: MetadataResponseTopic) -> None:
 
 MAX_KEPT_BODY = 1024
 """Bytes of a request whose answer is kept."""
+MAX_KEPT_PARTITIONS = 20_000
+"""Partitions in an answer that is kept, and made at once."""
 
 
 def _kept(version: int, connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> bytes | None:
@@ -114,6 +116,9 @@ def _kept(version: int, connection: ConnectionLike, frame: bytes, body: int, cor
         requested = request.topics or []
         if any(topic.name not in state.topics or topic.topic_id != ZERO_UUID for topic in requested):
             return None
+        named = [state.topics[topic.name] for topic in requested if topic.name is not None]
+        if sum(len(topic.partitions) for topic in named or state.topics.values()) > MAX_KEPT_PARTITIONS:
+            return None  # it is answered in pieces
         answer = encode(at_once(answer_of(state, request, version, connection.listener)), version)
         state.keep_answer(key, answer)
     return answer

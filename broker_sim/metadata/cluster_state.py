@@ -27,6 +27,7 @@ from broker_sim.common.clock import Clock
 from broker_sim.common.refusals import Once
 from broker_sim.common.slices import Pace, Slices, at_once
 from broker_sim.config.settings import BrokerConfig, ConfigError
+from broker_sim.metadata.answers import Answers
 from broker_sim.metadata.broker import Broker
 from broker_sim.metadata.creation_limits import check_records, check_total
 from broker_sim.metadata.entity_configs import Entity
@@ -61,9 +62,6 @@ if TYPE_CHECKING:
 __all__ = ["OFFSETS_TOPIC", "Broker", "ClusterState", "KafkaError", "Partition", "Topic"]
 
 log = logging.getLogger("broker_sim.metadata")
-
-MAX_ANSWERS = 4096
-"""How many worked-out answers are kept."""
 
 _PARTITIONS_AT_A_TIME = 20  # whose directories are made or removed before others are served: some 25 ms
 
@@ -118,7 +116,7 @@ class ClusterState:
         """What AlterUserScramCredentials has stored: user -> mechanism -> text (`authentication.credentials`)."""
         self.cluster_id = cluster_id or uuid_text(self.new_uuid())
         self.version = 0
-        self.answers: dict[tuple[object, ...], object] = {}
+        self.answers = Answers()
         """What handlers have worked out of this state and will be asked again; dropped at every change."""
         self.brokers: dict[int, Broker] = {}
         self.slices = Slices()
@@ -188,10 +186,8 @@ class ClusterState:
         self.answers.clear()
 
     def keep_answer(self, key: tuple[object, ...], answer: object) -> None:
-        """Remember under `key` until the state changes, or until there are MAX_ANSWERS of them."""
-        if len(self.answers) >= MAX_ANSWERS:
-            self.answers.clear()
-        self.answers[key] = answer
+        """Remember under `key` until the state changes, or until there are too many of them."""
+        self.answers.keep(key, answer)
 
     def next_producer_id(self) -> int:
         """A producer id that no producer of this cluster has had. Raises KAFKA_STORAGE_ERROR."""

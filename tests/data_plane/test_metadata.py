@@ -209,7 +209,18 @@ def test_a_kept_answer_lapses_with_every_change() -> None:
     assert len(shown().brokers) == 1
 
 
-def test_kept_answers_are_bounded() -> None:
+def test_an_answer_with_very_many_partitions_is_made_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker_sim.handlers.k03_metadata.MAX_KEPT_PARTITIONS", 5)
+    sim = Sim(topics={"t": 3})
+    assert fast(sim, ask("t"), 9) is not None
+    assert fast(sim, ask("t", "t"), 9) is None
+    assert fast(sim, MetadataRequest(None), 9) is not None
+    sim.state.create_topic("u", 3)
+    assert fast(sim, MetadataRequest(None), 9) is None
+
+
+def test_kept_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker_sim.metadata.answers.MOST_BYTES", 100_000)
     sim = Sim()
     for count in range(4200):
         assert fast(sim, MetadataRequest([], include_topic_authorized_operations=bool(count % 2)), 8) is not None
@@ -217,4 +228,5 @@ def test_kept_answers_are_bounded() -> None:
     for name in names:
         sim.state.topics[name] = sim.state.topics.get("t0") or sim.state.create_topic("t0", 1)
         fast(sim, ask(name), 9)
-    assert len(sim.state.answers) <= 4096
+    assert 10 < len(sim.state.answers) < 4200
+    assert sim.state.answers.size <= 100_000
