@@ -124,7 +124,7 @@ def _refusal(shard: ShardState, group: ConsumerGroup, request: JoinGroupRequest)
 def _fits(group: ConsumerGroup, request: JoinGroupRequest) -> bool:
     """Whether the protocols of a joiner are of the consumer protocol, and one of them is known to all classic members.
 
-    Kafka compares how often a name stands in the members' lists with the number of members: the joiner's own list, as it was, counts
+    Kafka compares how often a name is in the members' lists with the number of members: the joiner's own list, as it was, counts
     too, and a name that a member has twice counts twice (ConsumerGroup.supportsClassicProtocols, read in 4.1.0 and 4.4.0).
     """
     lists = [
