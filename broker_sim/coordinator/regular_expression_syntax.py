@@ -17,7 +17,7 @@ ALPHABET = frozenset(string.ascii_letters + string.digits + "._-")
 
 _MOST = 1000  # the largest count of a repetition
 _DEEPEST = 100  # groups in groups: compiling takes some calls within calls for each
-_PIECE = 4000  # characters that are parsed at once: some milliseconds
+_PIECE = 2500  # characters that are parsed at once: some milliseconds
 _LOOKED_AT = 16  # characters of an alphabet that are looked at in the time in which one of an expression is parsed
 _COUNT_SIZE = 20  # characters of the longest ``{n,m}``
 

@@ -8,8 +8,9 @@ Rules:
 2. Each truncation is logged: one warning with the file, the position, the number of bytes and the reason. If the removed part has
    a batch with a right CRC (damage, not a torn write), it is kept beside the log as `<name>.<position>.damaged`.
    Offsets without a segment are logged as well, unless compaction may have removed them.
-   A batch's CRC covers neither its base offset nor its leader epoch: both are believed as far as the batches around it agree. A base
-   offset that contradicts the batch before and the batch after is put right in the file, for the batch itself is whole.
+   A batch's CRC covers neither its base offset nor its leader epoch: both are believed as far as the batches around it agree, the epoch
+   of the last batch in any case (after a loss of power the checkpoint of the epochs may not have it). A base offset that contradicts
+   the batch before and the batch after is put right in the file, for the batch itself is whole.
 3. Kafka cuts damaged logs at the first bad batch too, but deletes every later segment with it (its replicas have
    them). Here the later segments stay: readers pass over the gap as over one that compaction left.
 4. Leftovers: `.cleaned` and `.deleted` files go, a `.swap` takes the place of the segments that it replaces, indexes
@@ -107,7 +108,6 @@ def recover(directory: Path, config: LogConfig, files: Files, now_ms: int) -> Re
                 recovered.producers if replays else None,
                 ended,
                 compacted=config.compacts,
-                last_epoch=saved[-1][0] + 1 if saved else MAX_EPOCH,
             )
             _put_right(segment, aborted, ended if replays else None)
             if base != bases[-1]:
@@ -214,11 +214,9 @@ def _scan(
     aborted: list[AbortedTransaction],
     *,
     compacted: bool = True,
-    last_epoch: int = MAX_EPOCH,
 ) -> list[tuple[int, int]]:
     """Read a segment whole, rebuild its indexes, cut it at the first bad batch; its leader epochs. Where the producers before it
-    are known, those in it are, and `aborted` gets what its markers abort. `compacted`: offsets may be missing between batches;
-    `last_epoch`: the highest leader epoch that a last batch is believed.
+    are known, those in it are, and `aborted` gets what its markers abort. `compacted`: offsets may be missing between batches.
     """
     epochs: list[tuple[int, int]] = []
     segment.reset()
@@ -251,8 +249,8 @@ def _scan(
                 ended = producers.update(header, header.base_offset, marker)
                 if ended is not None and not ended.committed:
                     aborted.append(AbortedTransaction(*ended[:4]))
-            highest = last_epoch if following is None else following.leader_epoch
-            if header.leader_epoch <= min(highest, MAX_EPOCH) and (not epochs or header.leader_epoch > epochs[-1][0]):
+            highest = MAX_EPOCH if following is None else min(following.leader_epoch, MAX_EPOCH)
+            if header.leader_epoch <= highest and (not epochs or header.leader_epoch > epochs[-1][0]):
                 epochs.append((header.leader_epoch, header.base_offset))
     except RecordBatchError as error:
         why = str(error)

@@ -82,7 +82,7 @@ def _adopt_by_index(self: DiskSegment, size: int) -> bool:
 
 @of_a_log(40)
 def a_torn_tail_is_accepted(p: Patches) -> None:
-    def accept(found: DiskSegment, size: int, why: str, files: Files) -> None:
+    def accept(found: DiskSegment, size: int, why: str, files: Files, **how: bool) -> None:
         found.size = size
 
     p.put(recovery, "_cut", accept)
@@ -151,7 +151,11 @@ def producers_are_read_from_any_snapshot(p: Patches) -> None:
 @of_a_log(60)
 def producers_are_not_replayed_behind_their_snapshot(p: Patches) -> None:
     real = recovery._scan
-    p.put(recovery, "_scan", lambda found, size, files, producers, ended: real(found, size, files, None, ended))
+    p.put(
+        recovery,
+        "_scan",
+        lambda found, size, files, producers, ended, **how: real(found, size, files, None, ended, **how),
+    )
 
 
 @of_a_log(60, power=True)

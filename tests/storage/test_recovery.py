@@ -191,7 +191,8 @@ def test_a_flipped_bit_in_a_batch_header_loses_nothing_or_keeps_all_that_is_cut(
                 assert len(same) == 30
             assert content(again) == same, bit
             assert not kept.exists(), bit
-            assert (directory / "leader-epoch-checkpoint").read_text() == epochs, bit
+            if victim == 4 or bit // 8 < 8:  # nothing contradicts a higher epoch of the last batch
+                assert (directory / "leader-epoch-checkpoint").read_text() == epochs, bit
         else:
             assert content(again) == expected[: 3 * victim], bit
             if victim == 4 or bit // 8 in (
