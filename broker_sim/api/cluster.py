@@ -31,8 +31,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from broker_sim.api.cluster_options import ARGUMENTS, WILDCARDS, AdvertisedListener, Topics, read_options, topics_of
-from broker_sim.api.coordinators import Coordinators
-from broker_sim.api.internal_topics import ON_DEMAND, open_internal_topics
+from broker_sim.api.coordinators import ON_DEMAND, Coordinators, open_internal_topics
 from broker_sim.api.observation import Observation
 from broker_sim.api.outages import Outages
 from broker_sim.api.time_control import TimeControl

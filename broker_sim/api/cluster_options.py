@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence, Sized
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict, cast
 
-from broker_sim.api.internal_topics import INTERNAL_TOPICS, ON_DEMAND
+from broker_sim.api.coordinators import INTERNAL_TOPICS, ON_DEMAND
 from broker_sim.common.clock import Clock, clock_of
 from broker_sim.common.text import UsageError
 from broker_sim.config.settings import DEFAULT_VERSION, SECURITY_PROTOCOLS, BrokerConfig, ConfigError, parse_release

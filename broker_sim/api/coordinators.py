@@ -3,10 +3,15 @@ partitions.
 
 Each kind is created at its first request: they are a third of the time of a start. One whose internal topic is there already is
 made at the start, as there are groups to load and transactions to end.
+
+Kafka creates an internal topic at the first FindCoordinator that needs it, which it answers COORDINATOR_NOT_AVAILABLE, and clients ask
+again: librdkafka after a second, aiokafka with an error in its log. A real cluster does so once in its life, a cluster of a test would
+do so in each test: ``open_internal_topics`` creates them at the start.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,7 +26,12 @@ if TYPE_CHECKING:
     from broker_sim.runtime.share_state_coordinator import Persister, ShareStateCoordinator
     from broker_sim.runtime.transaction_coordinator import TransactionCoordinator
 
-__all__ = ["Coordinators"]
+__all__ = ["AT_START", "INTERNAL_TOPICS", "ON_DEMAND", "Coordinators", "open_internal_topics"]
+
+ON_DEMAND, AT_START = INTERNAL_TOPICS = ("on-demand", "at-start")
+"""When a cluster creates its internal topics."""
+
+log = logging.getLogger("broker_sim")
 
 
 class Coordinators:
@@ -175,3 +185,17 @@ class _ToBe:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._made(), name)
+
+
+def open_internal_topics(state: ClusterState, when: str) -> str | None:
+    """Create the internal topics if ``when`` is AT_START. Why the offsets topic could never be created, without which no group works;
+    None if it can be. Raises KafkaError where the disk takes none."""
+    wanted = [OFFSETS_TOPIC, TRANSACTION_TOPIC, *([SHARE_STATE_TOPIC] if state.config.has_share_groups else [])]
+    if (never := state.why_never(OFFSETS_TOPIC)) is not None:
+        return never
+    if (never := state.why_never(TRANSACTION_TOPIC)) is not None:
+        log.warning("%s", never)
+    for name in wanted if when == AT_START else ():
+        if state.why_never(name) is None:
+            state.ensure_internal_topic(name)
+    return None

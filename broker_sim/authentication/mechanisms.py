@@ -48,14 +48,14 @@ _DOUBLED_NONCE = (
 class Exchange:
     """One client's exchange. Once it is ``complete``: ``user``, and when the credential expires (ms since 1970, None: never).
 
-    ``longest`` is the most bytes of a token. Kafka takes 524,288 of each mechanism, none of which needs more than some KB; the work on
-    more would delay all other clients, and comes from one that is not authenticated.
+    ``longest`` is the most bytes of a token. Kafka takes 524,288 of each mechanism (sasl.server.max.receive.size). Where the work on so
+    many would delay all other clients, a mechanism takes what it needs: who sends them is not authenticated.
     """
 
     complete = False
     user = ""
     expires_ms: int | None = None
-    longest = 65_536
+    longest = 524_288
 
     def evaluate(self, token: bytes) -> bytes:
         """The answer to the client's next token. Raises AuthenticationFailed."""
@@ -179,6 +179,8 @@ class Scram(Exchange):
 class OAuthBearer(Exchange):
     """A bearer token (RFC 7628, KIP-255). Valid is what Kafka's unsecured validator takes: a JWT without signature (``alg`` none) with
     ``sub`` and ``exp``; a signature would have to be verified, and there are no keys."""
+
+    longest = 65_536
 
     _FIRST = re.compile(f"n,(?:a=({_SASL_NAME}))?,\x01((?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01")
     _TOKENS = re.compile(r"(\w+) +([-_~+/.a-zA-Z0-9]+=*)", re.ASCII)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.api.cluster_options import ClockName, Release, TopicsKind
-from broker_sim.api.internal_topics import INTERNAL_TOPICS, ON_DEMAND
+from broker_sim.api.coordinators import INTERNAL_TOPICS, ON_DEMAND
 from broker_sim.api.time_control import WAIT
 from broker_sim.common.text import UsageError
 from broker_sim.config.settings import SECURITY_PROTOCOLS

@@ -373,9 +373,9 @@ def test_what_many_elections_change_is_written_once(tmp_path: Path, monkeypatch:
     written: list[Path] = []
     real = Files.replace_file
 
-    def counts(self: Files, path: Path, data: bytes, *, sync: bool = False) -> None:
+    def counts(self: Files, path: Path, data: bytes, **how: bool) -> None:
         written.append(path)
-        real(self, path, data, sync=sync)
+        real(self, path, data, **how)
 
     monkeypatch.setattr(Files, "replace_file", counts)
     leader_election.fence(sim.state, 2)

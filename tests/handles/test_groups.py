@@ -19,7 +19,7 @@ pytestmark = pytest.mark.kafka(topics={"orders": 3})
 
 def test_a_group_that_is_not_there_is_dead(kafka_server: object) -> None:
     group = kafka_server.group("nobody")  # type: ignore[attr-defined]
-    assert (group.state, group.generation, group.members, group.coordinator) == ("Dead", 0, [], None)
+    assert (group.state, group.generation, group.members, group.coordinator) == ("Dead", 0, [], 1)
     assert (group.committed(), group.lag(), group.generations) == ({}, {}, 0)
 
 

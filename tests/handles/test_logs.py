@@ -196,6 +196,7 @@ async def test_a_topic_is_made_and_grows(kafka: Cluster) -> None:
 
 
 @pytest.mark.kafka(brokers=2, topics={"orders": 4})
+@pytest.mark.kafka(internal_topics="on-demand")
 async def test_a_broker_goes_and_comes_with_its_port(kafka: Cluster) -> None:
     second = kafka.broker(2)
     wire = await Wire.connect(second.address)
