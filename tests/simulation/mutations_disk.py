@@ -302,7 +302,7 @@ def a_log_that_could_not_be_written_ends_later(p: Patches) -> None:
 
 @of_a_log(60, sync=True, power=True)
 def a_file_is_replaced_and_its_directory_not_synced(p: Patches) -> None:
-    def replace(self: Files, path: Path, data: bytes, *, sync: bool = False) -> None:
+    def replace(self: Files, path: Path, data: bytes, *, sync: bool = False, private: bool = False) -> None:
         fresh = path.with_name(path.name + ".tmp")
         fd = self.open(fresh, create=True)
         self.truncate(fd, 0)
@@ -322,7 +322,7 @@ def a_file_is_replaced_and_its_directory_not_synced(p: Patches) -> None:
 def the_state_is_written_in_place(p: Patches) -> None:
     """Not beside, to be renamed: a death in its midst leaves half of it."""
 
-    def replace(self: Files, path: Path, data: bytes, *, sync: bool = False) -> None:
+    def replace(self: Files, path: Path, data: bytes, *, sync: bool = False, private: bool = False) -> None:
         fd = self.open(path, create=True)
         self.truncate(fd, 0)
         self.append(fd, data, 0)
