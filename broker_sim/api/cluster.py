@@ -30,8 +30,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from broker_sim.api import cluster_options
 from broker_sim.api.cluster_options import ARGUMENTS, WILDCARDS, AdvertisedListener, Topics, read_options, topics_of
-from broker_sim.api.coordinators import ON_DEMAND, Coordinators, open_internal_topics
+from broker_sim.api.coordinators import Coordinators, open_internal_topics
 from broker_sim.api.observation import Observation
 from broker_sim.api.outages import Outages
 from broker_sim.api.time_control import TimeControl
@@ -122,7 +123,7 @@ class Cluster:
         security_protocol: str = "PLAINTEXT",
         users: Mapping[str, str] | None = None,
         tls_dir: str | os.PathLike[str] | None = None,
-        internal_topics: str = ON_DEMAND,
+        internal_topics: str = cluster_options.ON_DEMAND,
         journal: bool | str | os.PathLike[str] = False,
         rng: random.Random | None = None,
     ) -> None:
@@ -136,7 +137,7 @@ class Cluster:
         self._secured = given["security_protocol"], given.get("users", {}), given.get("tls_dir")
         self._security: Security | None = None
         self._topics = topics_of(given.get("topics"))
-        self._internal_topics: str = given["internal_topics"]
+        self._internal_topics_at_start = given["internal_topics"] == cluster_options.AT_START
         self.host: str = host
         self._advertised_host: str = given.get("advertised_host") or ("127.0.0.1" if host in WILDCARDS else host)
         self._further: list[AdvertisedListener] = given.get("listeners", [])
@@ -353,7 +354,7 @@ class Cluster:
                         name, new.partitions, replication_factor=new.replication_factor, configs=new.configs
                     )
             about = "internal topics"
-            if (never := open_internal_topics(state, self._internal_topics)) is not None:
+            if (never := open_internal_topics(state, at_start=self._internal_topics_at_start)) is not None:
                 raise ClusterError(never)
         except UsageError as error:
             raise ClusterError(str(error)) from None

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence, Sized
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict, cast
 
-from broker_sim.api.coordinators import INTERNAL_TOPICS, ON_DEMAND
 from broker_sim.common.clock import Clock, clock_of
 from broker_sim.common.text import UsageError
 from broker_sim.config.settings import DEFAULT_VERSION, SECURITY_PROTOCOLS, BrokerConfig, ConfigError, parse_release
@@ -43,6 +42,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ARGUMENTS",
+    "AT_START",
+    "INTERNAL_TOPICS",
+    "ON_DEMAND",
     "WILDCARDS",
     "AdvertisedListener",
     "ClockName",
@@ -54,6 +56,9 @@ __all__ = [
     "read_options",
     "topics_of",
 ]
+
+ON_DEMAND, AT_START = INTERNAL_TOPICS = ("on-demand", "at-start")
+"""When a cluster creates its internal topics."""
 
 WILDCARDS = ("", "0.0.0.0", "::")
 """Hosts to listen on that stand for every address of the machine."""

@@ -26,10 +26,7 @@ if TYPE_CHECKING:
     from broker_sim.runtime.share_state_coordinator import Persister, ShareStateCoordinator
     from broker_sim.runtime.transaction_coordinator import TransactionCoordinator
 
-__all__ = ["AT_START", "INTERNAL_TOPICS", "ON_DEMAND", "Coordinators", "open_internal_topics"]
-
-ON_DEMAND, AT_START = INTERNAL_TOPICS = ("on-demand", "at-start")
-"""When a cluster creates its internal topics."""
+__all__ = ["Coordinators", "open_internal_topics"]
 
 log = logging.getLogger("broker_sim")
 
@@ -187,15 +184,15 @@ class _ToBe:
         return getattr(self._made(), name)
 
 
-def open_internal_topics(state: ClusterState, when: str) -> str | None:
-    """Create the internal topics if ``when`` is AT_START. Why the offsets topic could never be created, without which no group works;
+def open_internal_topics(state: ClusterState, *, at_start: bool) -> str | None:
+    """Create the internal topics if ``at_start``. Why the offsets topic could never be created, without which no group works;
     None if it can be. Raises KafkaError where the disk takes none."""
     wanted = [OFFSETS_TOPIC, TRANSACTION_TOPIC, *([SHARE_STATE_TOPIC] if state.config.has_share_groups else [])]
     if (never := state.why_never(OFFSETS_TOPIC)) is not None:
         return never
     if (never := state.why_never(TRANSACTION_TOPIC)) is not None:
         log.warning("%s", never)
-    for name in wanted if when == AT_START else ():
+    for name in wanted if at_start else ():
         if state.why_never(name) is None:
             state.ensure_internal_topic(name)
     return None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.api.cluster_options import ClockName, Release, TopicsKind
-from broker_sim.api.coordinators import INTERNAL_TOPICS, ON_DEMAND
+from broker_sim.api.cluster_options import INTERNAL_TOPICS, ON_DEMAND, ClockName, Release, TopicsKind
 from broker_sim.api.time_control import WAIT
 from broker_sim.common.text import UsageError
 from broker_sim.config.settings import SECURITY_PROTOCOLS
