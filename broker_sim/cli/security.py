@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from broker_sim.common.text import UsageError
+from broker_sim.fields.kinds import is_utf8
 
 __all__ = ["USERS_VARIABLE", "add_options", "by_options", "open_to_others", "users"]
 
@@ -83,7 +84,7 @@ def _parsed(text: str, source: str) -> dict[str, str]:
             error = f"the user name {name!r} has blanks around it"
         elif name in lines:
             error = f"the user {name!r} of line {lines[name]} again; remove one of the two lines"
-        elif "\0" in line or not _is_utf8(line):
+        elif "\0" in line or not is_utf8(line):
             error = "not a line of text in UTF-8"
         else:
             result[name], lines[name] = password, number
@@ -98,10 +99,6 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip() and not line.startswith("#"):
             yield number, line.removesuffix("\r")
-
-
-def _is_utf8(text: str) -> bool:
-    return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def open_to_others(arguments: argparse.Namespace) -> Iterator[str]:

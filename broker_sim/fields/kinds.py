@@ -44,6 +44,7 @@ __all__ = [
     "SettingValue",
     "Text",
     "error_about",
+    "is_utf8",
     "number_of",
     "refusal",
 ]
@@ -238,7 +239,7 @@ class Text(FieldKind[str]):
             raise error_about(what, f"{len(value)} characters are too many, at most {MAX_TEXT}")
         if "\0" in value:
             raise refusal(what, value, "a text without NUL characters")
-        if not _is_utf8(value):
+        if not is_utf8(value):
             raise refusal(what, value, "a text in UTF-8, without halves of surrogate pairs")
         return value
 
@@ -246,8 +247,8 @@ class Text(FieldKind[str]):
         return {"type": "string", "maxLength": MAX_TEXT}
 
 
-def _is_utf8(text: str) -> bool:
-    """Whether it can be encoded: what JSON spells as ``\\ud800`` can't, and what a command line has of bytes that are no UTF-8."""
+def is_utf8(text: str) -> bool:
+    """Whether a text can be encoded in UTF-8: what JSON spells as ``\\ud800`` can't, and what a command line has of bytes that are no UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:

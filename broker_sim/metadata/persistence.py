@@ -353,7 +353,8 @@ class Persistence:
             topic = Topic(saved_topic.name, saved_topic.topic_id, saved_topic.configs)
             logs = log_config(self._state.config, topic)
             for index, old in enumerate(saved_topic.partitions):
-                lost |= self._lost(topic, index)
+                if (line := self._lost(topic, index)) is not None:
+                    lost[f"{topic.name}-{index}"] = line
                 self._reopen(topic, index, old.replicas, old.leader, old.leader_epoch + 1, logs)
             self._state.install(topic)
         return lost
@@ -381,8 +382,8 @@ class Persistence:
             if index < len(partitions) and partitions[index].log_end_offset < end:
                 yield topic, index, partitions[index].log_end_offset, end
 
-    def _lost(self, topic: Topic, index: int) -> dict[str, str]:
-        """By its directory's name, a line for a partition whose log isn't there."""
+    def _lost(self, topic: Topic, index: int) -> str | None:
+        """A line about a partition whose log isn't there."""
         path = self._log_dir(topic, index)
         assert path is not None
         if not self.files.is_dir(path):
@@ -390,9 +391,9 @@ class Persistence:
         elif not segment_bases(path, self.files):
             what = "its directory has no segment"
         else:
-            return {}
+            return None
         seen = _LOSS.get(topic.name, _LOSS_OF_RECORDS)
-        return {path.name: f"{path.name}: {what}, and its records are lost; it begins at offset 0: {seen}"}
+        return f"{path.name}: {what}, and its records are lost; it begins at offset 0: {seen}"
 
     def _reopen(
         self, topic: Topic, index: int, replicas: list[int], leader: int, epoch: int, settings: LogConfig

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import random
 import shutil
 import time
@@ -281,21 +282,27 @@ async def commit_some(kafka: RealKafka) -> None:
 
 
 def copy_of(source: Path, target: Path, *, only: Callable[[str], bool] = lambda name: True) -> Path:
-    """A copy of a data directory's entries; files that go while it is made are left out."""
+    """A copy of a data directory's entries.
+
+    Files that go while it is made are left out: the broker writes each checkpoint beside its place and renames it there, and the
+    cleaner deletes segments.
+    """
     target.mkdir()
     for entry in sorted(source.iterdir()):
         if not only(entry.name):
             continue
         if not entry.is_dir():
-            shutil.copy(entry, target)
+            _copy_if_there(entry, target)
             continue
         (target / entry.name).mkdir()
         for file in sorted(entry.iterdir()):
-            try:
-                shutil.copy(file, target / entry.name)
-            except FileNotFoundError:
-                continue
+            _copy_if_there(file, target / entry.name)
     return target
+
+
+def _copy_if_there(file: Path, folder: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copy(file, folder)
 
 
 # --- asking -------------------------------------------------------------------------------------------------------------
