@@ -61,6 +61,7 @@ group.consumer.min.assignment.interval.ms int 0 >=0 since=4.3
 group.consumer.max.heartbeat.interval.ms int 15000 >=1 since=3.7
 group.consumer.max.session.timeout.ms int 60000 >=1 since=3.7
 group.consumer.max.size int 2147483647 >=1 since=3.7
+group.consumer.regex.refresh.interval.ms int 600000 >=10000 internal since=4.1
 group.consumer.migration.policy string bidirectional in:disabled,downgrade,upgrade,bidirectional since=4.0
 group.consumer.min.heartbeat.interval.ms int 5000 >=1 since=3.7
 group.consumer.min.session.timeout.ms int 45000 >=1 since=3.7
@@ -303,7 +304,7 @@ controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms 
 controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
 controller.quorum.retry.backoff.ms controller.quorum.voters cordoned.log.dirs delegation.token.expiry.check.interval.ms
 delegation.token.expiry.time.ms delegation.token.master.key delegation.token.max.lifetime.ms delegation.token.secret.key
-follower.fetch.last.tiered.offset.enable group.consumer.assignor.offload.enable group.consumer.regex.refresh.interval.ms
+follower.fetch.last.tiered.offset.enable group.consumer.assignor.offload.enable
 group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes group.share.assignor.offload.enable
 group.share.dlq.manager.class.name group.share.enable group.share.initialize.retry.interval.ms group.share.persister.class.name
 group.streams.acceptable.recovery.lag group.streams.assignor.offload.enable group.streams.max.warmup.replicas

@@ -97,6 +97,10 @@ class Policy:
     revoking_step: int
     """By how much the epoch of a consumer group's member grows that has revoked partitions and must revoke more: 1 up to 4.1
     (CurrentAssignmentBuilder.build; that of streams groups adds 1 in all releases)."""
+    dropped_regex_moves_group: bool
+    """A member that gives up its regular expression increments the group epoch, and a classic member that takes its place has none
+    (GroupMetadataManager.maybeUpdateRegularExpressions, classicGroupJoinToConsumerGroup since 4.2). Else its target stays until the
+    epoch is next incremented, and the classic member keeps the expression."""
     members_join_again: bool
     """A member of a consumer, share or streams group may send epoch 0 again, as one that was fenced or has lost its response does
     (KAFKA-19233). Else it is fenced until it has left, or its session has expired."""
@@ -265,6 +269,7 @@ SCALA = Policy(
     group_record_sequence=-1,
     group_operations=_READ_DELETE_DESCRIBE,
     revoking_step=1,
+    dropped_regex_moves_group=False,
     members_join_again=False,
     revoked_partitions_are_free=False,
     unsubscribed_topics_are_revoked=False,
@@ -353,6 +358,7 @@ JAVA = Policy(
     group_record_sequence=0,
     group_operations=_READ_DELETE_DESCRIBE | _CONFIGS,
     revoking_step=1,
+    dropped_regex_moves_group=False,
     members_join_again=False,
     revoked_partitions_are_free=False,
     unsubscribed_topics_are_revoked=False,
@@ -403,6 +409,7 @@ JAVA = Policy(
 _JAVA_4_2 = replace(
     JAVA,
     revoking_step=0,
+    dropped_regex_moves_group=True,
     members_join_again=True,
     revoked_partitions_are_free=True,
     unsubscribed_topics_are_revoked=True,
@@ -456,6 +463,8 @@ class ConsumerSettings:
     assignment_interval_ms: int = 0
     max_size: int = 2**31 - 1
     assignors: tuple[str, ...] = ("uniform", "range")
+    regex_refresh_interval_ms: int | None = 600_000
+    """How often regular expressions are resolved again that nothing else has moved; None: never."""
     migration_policy: str = "bidirectional"
 
 

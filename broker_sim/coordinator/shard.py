@@ -286,6 +286,7 @@ _TIMERS: dict[str | int, Callable[[Shard, TimerKey], None]] = {
     "initial": streams_heartbeat.initial_delay_over,
     "patterns": subscriptions.refresh,
     "join": classic_members.join_expired,
+    "unsynced": classic_members.sync_expired,
     "pending": membership.pending_expired,
     "rebalance": rebalance.rebalance_timed_out,
     "sync": syncing.pending_sync_expired,

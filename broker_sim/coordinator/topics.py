@@ -52,11 +52,13 @@ class TopicImage(NamedTuple):
 
 @dataclass(slots=True)
 class Topics:
-    """All topics. ``version`` counts the changes; ``hashes`` are those of the topics that were asked for (`metadata_hash`)."""
+    """All topics. ``version`` counts the changes, ``created`` is the version with the newest topic; ``hashes`` are those of the topics
+    that were asked for (`metadata_hash`)."""
 
     by_name: dict[str, TopicImage] = field(default_factory=dict)
     names: dict[bytes, str] = field(default_factory=dict)
     version: int = 0
+    created: int = 0
     hashes: dict[str, int] = field(default_factory=dict)
 
     def change(self, topics: Mapping[str, TopicImage | None]) -> None:
@@ -68,6 +70,8 @@ class Topics:
             if before is not None:
                 self.names.pop(before.topic_id, None)
             if image is not None:
+                if before is None or before.topic_id != image.topic_id:
+                    self.created = self.version
                 self.by_name[name] = image
                 self.names[image.topic_id] = name
 

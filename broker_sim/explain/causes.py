@@ -305,7 +305,12 @@ class Causes:
 
 def by_epochs(cause: Event) -> bool:
     """Whether it is a request or a timer of a consumer group: a classic group that it creates or removes was converted."""
-    return text(cause, "api") == "ConsumerGroupHeartbeat" or text(cause, "timer") in ("revocation", "join", "session")
+    return text(cause, "api") == "ConsumerGroupHeartbeat" or text(cause, "timer") in (
+        "revocation",
+        "join",
+        "unsynced",
+        "session",
+    )
 
 
 def owned(join: Event) -> set[tuple[str, int]]:

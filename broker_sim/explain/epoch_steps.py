@@ -45,8 +45,10 @@ REMOVED_BY: dict[str | None, Kind] = {
     "session": "session_expired",
     "revocation": "revocation_timeout",
     "join": "revocation_timeout",
+    "unsynced": "sync_timeout",
 }
-"""Timer of a step -> why it removed members: their session expired, they did not revoke or (classic members) rejoin in time."""
+"""Timer of a step -> why it removed members: their session expired, they did not revoke or (classic members) rejoin or
+send their SyncGroup in time."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -27,6 +27,7 @@ _OUT = {
     "session": "its session expired",
     "revocation": "it had not revoked what it was to give up within its rebalance timeout",
     "join": "it did not rejoin within its rebalance timeout",
+    "unsynced": "it sent no SyncGroup within its rebalance timeout",
 }
 """Why a member was removed, by the timer that removed it."""
 

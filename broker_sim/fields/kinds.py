@@ -248,7 +248,7 @@ class Text(FieldKind[str]):
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a text can be encoded in UTF-8: what JSON spells as ``\\ud800`` can't, and what a command line has of bytes that are no UTF-8."""
+    """Whether a text can be encoded: what JSON spells as ``\\ud800`` can't, and what a command line has of bytes that are no UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,8 +1,9 @@
-"""ApiVersions (18), versions 0-4: the broker's APIs, versions and features. The first request of nearly every client.
+"""ApiVersions (18), versions 0-5: the broker's APIs, versions and features. The first request of nearly every client.
 
 * v0-2 differ in the throttle time alone. v3 (KIP-511, KIP-584) has the client's software name and version, which must be valid
   (ApiVersionsRequest.isValid), and the features. v4 (KAFKA-17011) may return features whose lowest version is 0; earlier versions
-  return 1 in its place.
+  return 1 in its place. v5 (4.4) may name the cluster and the node that the client means: another broker, which an address led it to,
+  answers REBOOTSTRAP_REQUIRED (KafkaApis.handleApiVersionsRequest; SaslServerAuthenticator doesn't ask).
 * An unknown version is answered with v0, UNSUPPORTED_VERSION and the range of ApiVersions itself (KIP-511).
 * The response has the APIs of the emulated release, without those that have no handler here. Produce is listed from version 0 on
   although 0-2 are refused: without them librdkafka regards a broker as too old (KAFKA-18659); Kafka does the same.
@@ -63,6 +64,8 @@ _LOWEST_MAY_BE_0 = 4
 def handle(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if ctx.api_version >= 3 and not _is_valid(request):
         return ApiVersionsResponse(error_code=Err.INVALID_REQUEST)
+    if _means_another(ctx, request):
+        return ApiVersionsResponse(error_code=Err.REBOOTSTRAP_REQUIRED)
     _answered(ctx.connection)
     state = ctx.broker.state
     return _answer(state.as_version, _groups(state), ctx.api_version)
@@ -75,7 +78,17 @@ def _answered(connection: ConnectionLike) -> None:
 
 def _is_valid(request: ApiVersionsRequest) -> bool:
     name, version = request.client_software_name, request.client_software_version
+    if (request.cluster_id is None) != (request.node_id == -1):
+        return False
     return _SOFTWARE.fullmatch(name) is not None and _SOFTWARE.fullmatch(version) is not None
+
+
+def _means_another(ctx: RequestContext, request: ApiVersionsRequest) -> bool:
+    """Whether the client names another cluster or node; it is asked only once the client is authenticated, where it must be."""
+    authenticator = ctx.connection.authenticator
+    if request.cluster_id is None or (authenticator is not None and not authenticator.user):
+        return False
+    return (request.cluster_id, request.node_id) != (ctx.broker.state.cluster_id, ctx.broker.node_id)
 
 
 def handle_unsupported(ctx: RequestContext, request: None) -> ApiVersionsResponse:
@@ -89,10 +102,12 @@ def _fast(api_version: int) -> FastHandler:
     """Most connections begin with this request, and the answer is the same for all: it is encoded once."""
 
     def fast(connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> bytes | None:
-        if len(frame) >= LARGE or (
-            api_version >= 3 and not _is_valid(decode(ApiVersionsRequest, api_version, frame, body))
-        ):
+        if len(frame) >= LARGE:
             return None
+        if api_version >= 3:
+            request = decode(ApiVersionsRequest, api_version, frame, body)
+            if request.cluster_id is not None or not _is_valid(request):
+                return None
         _answered(connection)
         state = connection.broker.state
         return _encoded(state.as_version, _groups(state), api_version)
@@ -100,7 +115,7 @@ def _fast(api_version: int) -> FastHandler:
     return fast
 
 
-FAST = {version: _fast(version) for version in range(5)}
+FAST = {version: _fast(version) for version in range(6)}
 
 
 def _groups(state: ClusterState) -> tuple[bool, bool, bool]:

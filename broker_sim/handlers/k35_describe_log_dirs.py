@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35), versions 0-4: the bytes of each log of which this broker has a replica. v4 the size of the disk.
+"""DescribeLogDirs (35), versions 0-5: the bytes of each log of which this broker has a replica. v4 the size of the disk.
 
 Null asks for all topics. A cluster in memory has one directory named "(memory)", without a disk's size. Source:
 ReplicaManager.describeLogDirs.

@@ -340,6 +340,9 @@ def _consumer_settings(config: BrokerConfig) -> ConsumerSettings:
         max_size=config.int("group.consumer.max.size"),
         assignors=tuple(name for name in named if name in ASSIGNORS) or ("uniform", "range"),
         migration_policy=config.str("group.consumer.migration.policy").lower(),
+        regex_refresh_interval_ms=(
+            config.int("group.consumer.regex.refresh.interval.ms") if config.release >= (4, 1) else None
+        ),
     )
 
 

@@ -316,6 +316,8 @@ def timer_text(index: int, key: TimerKey, shard: Shard | None) -> str:
         return f"member id {rest[1]} of {rest[0]}, which has not joined"
     if kind == "join":
         return f"JoinGroup that {rest[1]} owes to {rest[0]}"
+    if kind == "unsynced":
+        return f"SyncGroup that {rest[1]} owes to {rest[0]}"
     if kind == "patterns":
         return f"regular expressions of {rest[0]}"
     if kind == "revocation":

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_sim.coordinator.outcome import TimerFired
+from broker_sim.coordinator.outcome import LeaveGroup, Leaver, TimerFired
 from broker_sim.coordinator.policy import JAVA, SCALA
 from kafka_wire.errors import Err
 from tests.coordinator.harness import START_MS, Core
@@ -130,3 +130,27 @@ def test_a_join_phase_that_no_timeout_ends_is_looked_at_later_and_not_at_once_ag
     assert core.timers.pop(key) == core.now_ms + rebalance_ms
     core.step(TimerFired(key))
     assert core.timers[key] > core.now_ms
+
+
+@BOTH
+def test_the_request_that_ends_a_join_phase_without_a_vote_fails(policy) -> None:
+    """A member that names its one protocol twice counts twice, so that no protocol is left that as many support as there are members:
+    Kafka throws inside of the request, and the others wait on (measured on 3.4.0, 4.1.0 and 4.4.0)."""
+    core = Core(policy=policy)
+    (member,) = core.stable(1)
+    token = core.join(member, protocols=(("range", b"m"), ("range", b"m")))
+    answer = core.answers[token]
+    assert (answer.error_code, answer.member_id, answer.generation_id) == (Err.UNKNOWN_SERVER_ERROR, "", -1)
+    again = core.answers[core.join(member)]
+    assert (again.error_code, again.member_id) == (Err.INCONSISTENT_GROUP_PROTOCOL, member)
+
+
+@BOTH
+def test_a_leave_group_may_be_that_request(policy) -> None:
+    core = Core(policy=policy)
+    stays, leaves = core.stable(2)
+    parked = core.join(stays, protocols=(("range", b"m"), ("range", b"m")))
+    token = core.request(LeaveGroup("g", [Leaver(leaves, None)]))
+    assert core.answers[token] == (Err.UNKNOWN_SERVER_ERROR, [])
+    assert parked not in core.answers
+    assert list(core.shard.groups["g"].members) == [stays]

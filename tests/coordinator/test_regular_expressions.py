@@ -18,9 +18,11 @@ from broker_sim.coordinator import regular_expressions
 from broker_sim.coordinator.regular_expressions import ALPHABET, Matcher, PatternError, compiling
 from broker_sim.coordinator.regular_expressions import pattern as compiled
 from kafka_wire.errors import Err
-from tests.coordinator.consumer.crowd import Crowd
+from tests.coordinator.consumer.crowd import Crowd, name_of
 from tests.support.real_kafka import java_command
 from tests.support.sampling import sampled
+
+EACH = pytest.mark.parametrize("release", [(4, 1), (4, 2), (4, 4)], ids=["4.1", "4.2", "4.4"])
 
 NAMES = [
     "a",
@@ -297,7 +299,7 @@ def test_a_group_that_ends_before_its_turn_holds_up_no_other(monkeypatch: pytest
 
 def test_members_subscribe_by_one_that_takes_many_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regular_expressions, "_PIECE", 1)
-    core = Crowd((4, 1), {"fa": 1, "fb": 1, "other": 1})
+    core = Crowd((4, 1), {"fa": 1, "fb": 1, "other": 1}, session_timeout_ms=60_000)
     core.told("A", 0, subscribed_topic_names=[], subscribed_topic_regex="f[ab]*x?")
     core.advance(0)
     assert not any(record.startswith("16") for record in core.written())
@@ -305,6 +307,9 @@ def test_members_subscribe_by_one_that_takes_many_pieces(monkeypatch: pytest.Mon
     core.advance(100)
     assert [record for record in core.written() if record.startswith("16")] == ["16 fa,fb"]
     core.told("B", 1)
+    core.advance(10_001)
+    assert "16 other" not in core.written()  # the one before is less than ten seconds ago
+    core.told("B", 2)
     core.advance(100)
     assert "16 other" in core.written()
 
@@ -339,6 +344,128 @@ def test_a_new_topic_is_matched_after_ten_seconds_at_most() -> None:
     core.told("A", 2)
     core.advance(0)
     assert core.told("A", 2) == (3, {"fa": [0], "fz": [0]})
+
+
+@EACH
+def test_one_that_matches_nothing_moves_no_group(release: tuple[int, int]) -> None:
+    core = Crowd(release, {"fa": 1}, assignment_interval_ms=0, session_timeout_ms=60_000)
+    core.told("A", 0, subscribed_topic_names=[], subscribed_topic_regex="x.*")
+    core.advance(0)
+    assert [record for record in core.written() if record[0] != "5"][-1] == "16 "
+    epoch = core.consumer().latest.group_epoch
+    assert core.told("A", 1) == (1, None)
+    assert core.consumer().latest.group_epoch == epoch == 1
+    core.topics({"xa": 1})
+    core.advance(10_000)
+    core.told("A", 1)
+    core.advance(0)
+    assert core.told("A", 1) == (1, None)  # not in the ten seconds behind the last look
+    core.advance(1)
+    core.told("A", 1)
+    core.advance(0)
+    assert core.told("A", 1) == (2, {"xa": [0]})
+
+
+@EACH
+def test_a_new_one_waits_until_ten_seconds_behind_the_last_look(release: tuple[int, int]) -> None:
+    core = Crowd(release, {"fa": 1, "fb": 1}, assignment_interval_ms=0, session_timeout_ms=60_000)
+    core.told("A", 0, subscribed_topic_names=[], subscribed_topic_regex="fa")
+    core.advance(0)
+    core.told("A", 1)
+    core.told("B", 0, subscribed_topic_names=[], subscribed_topic_regex="fb")
+    core.advance(10_000)
+    assert core.told("B", 2) == (2, None)
+    core.advance(1)
+    assert core.told("B", 2) == (2, None)
+    core.advance(0)
+    assert core.told("B", 2) == (3, {"fb": [0]})
+
+
+@EACH
+def test_one_that_replaces_another_is_looked_at_at_the_next_heartbeat(release: tuple[int, int]) -> None:
+    """The former one, which is resolved, still counts in the request that gives it up; and the topics of neither move the group."""
+    core = Crowd(release, {"fa": 1, "zz": 1}, assignment_interval_ms=0)
+    core.told("A", 0, subscribed_topic_names=[], subscribed_topic_regex="f.*")
+    core.advance(0)
+    assert core.told("A", 1) == (2, {"fa": [0]})
+    assert core.told("A", 2, owned={"fa": [0]}) == (2, None)
+    core.written()
+    given_up = None if release == (4, 1) else {}  # since 4.2 at once, and kept until it says that it has given it up
+    assert core.told("A", 2, subscribed_topic_regex="z.*") == (2, given_up)
+    core.advance(0)
+    assert core.written()[:2] == ["5A", "16 gone"]
+    assert core.consumer().latest.group_epoch == 2
+    core.told("A", 2)
+    core.advance(0)
+    assert core.written() == ["16 zz", "3 e3"]
+
+
+@EACH
+def test_one_that_is_given_up_moves_the_group_since_4_2(release: tuple[int, int]) -> None:
+    core = Crowd(release, {"fa": 1, "fb": 1}, assignment_interval_ms=0)
+    core.told("A", 0, subscribed_topic_names=[], subscribed_topic_regex="f.*")
+    core.advance(0)
+    assert core.told("A", 1) == (2, {"fa": [0], "fb": [0]})
+    core.told("A", 2, owned={"fa": [0], "fb": [0]})
+    assert core.told("A", 2, subscribed_topic_regex="")[0] == 2
+    assert core.consumer().latest.group_epoch == (2 if release == (4, 1) else 3)
+    core.topics({"other": 1})
+    core.told("A", 2)
+    assert core.consumer().latest.group_epoch == (2 if release == (4, 1) else 3)
+
+
+def test_topics_that_change_meanwhile_are_compared_with_those_of_the_epoch() -> None:
+    """4.1: the heartbeat that gave the expression up has not looked; a change of what the group reads has it look."""
+    core = Crowd((4, 1), {"fa": 1, "fb": 1})
+    core.told("A", 0, subscribed_topic_regex="f.*", subscribed_topic_names=["fa"])
+    core.advance(0)
+    core.told("A", 1)
+    core.told("A", 2, subscribed_topic_regex="")
+    assert core.consumer().latest.group_epoch == 2
+    core.topics({"fa": 2})
+    core.told("A", 2)
+    assert core.consumer().latest.group_epoch == 3
+
+
+def test_all_are_looked_at_again_after_the_refresh_interval() -> None:
+    core = Crowd((4, 1), {"fa": 1}, regex_refresh_interval_ms=20_000)
+    core.told("A", 0, subscribed_topic_names=[], subscribed_topic_regex="f.*")
+    core.advance(0)
+    core.told("A", 1)
+    core.written()
+    looks = []
+    for second in range(1, 60):
+        core.advance(1000)
+        core.told("A", 2)
+        core.advance(0)
+        looks += [second] * core.written().count("16 fa")
+    assert looks == [21, 42]
+
+
+def targets(core: Crowd) -> dict[str, dict[str, tuple[int, ...]]]:
+    given = core.consumer().latest.targets
+    return {
+        member: {name_of(topic): tuple(numbers) for topic, numbers in target.items()}
+        for member, target in given.items()
+    }
+
+
+@EACH
+def test_members_that_read_the_same_by_name_and_by_expression_are_unlike(release: tuple[int, int]) -> None:
+    """`uniform` then deals topic by topic, where it would fill quotas else."""
+    core = Crowd(release, {"fa": 3, "zz": 1}, assignment_interval_ms=0)
+    core.told("A", 0, subscribed_topic_names=["fa"], subscribed_topic_regex="zz")
+    core.advance(0)
+    core.told("B", 0, subscribed_topic_names=["fa"])
+    assert not core.consumer().latest.is_homogeneous
+    assert targets(core) == {"A": {"fa": (0,), "zz": (0,)}, "B": {"fa": (1, 2)}}
+
+
+def test_a_missing_topic_that_one_member_names_makes_them_unlike() -> None:
+    core = Crowd((4, 1), {"fa": 3, "fb": 2})
+    core.told("A", 0, subscribed_topic_names=["fa", "fb"])
+    core.told("B", 0, subscribed_topic_names=["fa", "fb", "missing"])
+    assert targets(core) == {"A": {"fa": (0,), "fb": (0, 1)}, "B": {"fa": (1, 2)}}
 
 
 def test_internal_topics_are_matched_as_others_are() -> None:

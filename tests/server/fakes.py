@@ -97,13 +97,13 @@ class FakeTransport(asyncio.Transport):
 class Bench:
     """One server, its clock, its routes; connections to it on fake transports."""
 
-    def __init__(self, **config: object) -> None:
+    def __init__(self, as_version: str = "4.1", **config: object) -> None:
         settings = {name.replace("_", "."): value for name, value in config.items()}
-        state = SimpleNamespace(config=BrokerConfig(settings), as_version="4.1", buggify=None)
+        state = SimpleNamespace(config=BrokerConfig(settings), as_version=as_version, buggify=None)
         self.runtime = FakeRuntime()
         self.broker: Any = SimpleNamespace(node_id=1, state=state, runtime=self.runtime, on_closed=[])
         self.clock = ManualClock()
-        self.routes = Routes("4.1")
+        self.routes = Routes(as_version)
         self.server = BrokerServer(self.broker, self.clock, self.routes)
         self.handled: list[int] = []
         self.parked: list[RequestContext] = []

@@ -102,6 +102,32 @@ async def test_software_names_that_clients_send(name: str, version: str) -> None
     assert ask(Bench(), 4, name, version).error_code == Err.NONE
 
 
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "error"),
+    [
+        (None, -1, Err.NONE),
+        ("mine", 1, Err.NONE),
+        ("mine", 2, Err.REBOOTSTRAP_REQUIRED),
+        ("other", 1, Err.REBOOTSTRAP_REQUIRED),
+        ("", 1, Err.REBOOTSTRAP_REQUIRED),
+        ("mine", -2, Err.REBOOTSTRAP_REQUIRED),
+        ("mine", -1, Err.INVALID_REQUEST),
+        (None, 1, Err.INVALID_REQUEST),
+    ],
+)
+async def test_a_client_may_say_whom_it_means(cluster_id: str | None, node_id: int, error: Err) -> None:
+    """Version 5, measured on 4.4.0: a client that an address has led to another broker begins anew at its bootstrap servers."""
+    bench = Bench("4.4")
+    bench.broker.state.cluster_id = "mine"
+    connection, transport = bench.connect()
+    request = ApiVersionsRequest("test", "1.0", cluster_id, node_id)
+    connection.data_received(request_frame(request, 5, 5))
+    ((_, rest),) = transport.replies()
+    response = response_in(ApiVersionsResponse, 5, rest, 18)
+    assert (response.error_code, bool(response.api_keys)) == (error, error is Err.NONE)
+
+
 def test_as_version_caps_what_is_supported() -> None:
     assert Routes("3.4").supported[18] == (0, 3)
     assert Routes("4.1").supported[18] == (0, 4)
+    assert Routes("4.4").supported[18] == (0, 5)

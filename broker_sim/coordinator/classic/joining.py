@@ -60,6 +60,7 @@ def join(
         shard.reply(token, join_error(client.api_version, Err.INCONSISTENT_GROUP_PROTOCOL, member_id))
         return
     error: JoinGroupResponse | None = None
+    had_failed = group.join_phase_failed
     max_size = shard.settings.max_group_size
     if len(group.members) >= max_size and not _has_room(group, member_id, max_size):
         forget_member(shard, group, member_id)
@@ -78,11 +79,21 @@ def join(
         try_complete_join(shard, group)
     if error is not None:
         shard.reply(token, error)
+    elif group.join_phase_failed and not had_failed:
+        _answer_failed(shard, group, token)
     if group_is_new and shard.settings.policy.new_group_is_stored and not shard.out.appends:
         group.visible_at_high_watermark = shard.last_written + 2  # behind its record
         shard.write(NewGroupWrite(group.group_id, shard, replaces))
     if error is None and shard.behind_writes and any(m.join_token == token for m in group.members.values()):
         shard.defer(DeferredJoin(group.group_id, token))
+
+
+def _answer_failed(shard: ShardState, group: ClassicGroup, token: int) -> None:
+    """The vote had no candidate: Kafka throws inside the request that ended the join phase, and the other JoinGroups stay deferred."""
+    member = next((one for one in group.members.values() if one.join_token == token), None)
+    if member is not None:
+        shard.reply(token, join_error(member.join_version, Err.UNKNOWN_SERVER_ERROR, NO_MEMBER))
+        member.join_token = ANSWERED_STILL_COUNTED
 
 
 class NewGroupWrite(Write):

@@ -89,10 +89,13 @@ def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) ->
     if group.state is DEAD:
         shard.reply(token, (Err.COORDINATOR_NOT_AVAILABLE, []))
         return
-    once = shard.settings.policy.leave_rebalances_once
+    once, had_failed = shard.settings.policy.leave_rebalances_once, group.join_phase_failed
     errors = [_leave_one(shard, group, leaver, rebalance=not once) for leaver in request.leavers]
     if once and NO_ERROR in errors:
         after_removal(shard, group)
+    if group.join_phase_failed and not had_failed:  # it ended the join phase, and Kafka throws inside of it
+        shard.reply(token, (Err.UNKNOWN_SERVER_ERROR, []))
+        return
     shard.answer(token, (NO_ERROR, errors), lambda error: (error, []))
 
 

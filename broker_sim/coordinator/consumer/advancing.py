@@ -31,12 +31,14 @@ UNKNOWN_MEMBER = log.ConsumerGroupMemberMetadataValue(None, None, server_assigno
 
 def move_group(shard: ShardState, changes: Changes, *, at_all_events: bool = False) -> None:
     """Increment the group epoch if the members' topics or these topics have changed, or, since 4.4, if another assignor than before has
-    most votes; for a new group always if the first epoch is 0 (4.2 and before)."""
+    most votes; for a new group always if the first epoch is 0 (4.2 and before). A regular expression that is not resolved yet changes
+    what its member reads, and is looked at when it is."""
     group = changes.group
     assert isinstance(group, ConsumerGroup)
     latest = group.latest
     metadata_hash = group.metadata_hash(shard.topics)
-    moves = changes.subscription_changed or metadata_hash != latest.metadata_hash
+    group.note_topics(shard.topics)
+    moves = changes.subscription_changed or (changes.topics_changed and metadata_hash != latest.metadata_hash)
     if moves or at_all_events or latest.group_epoch == 0:
         changes.add(
             LAYOUT.group,
@@ -75,7 +77,7 @@ def compute_target(shard: ShardState, changes: Changes, assignor: str) -> bool:
         for holder in latest.static_members.values()
         if (member := latest.members.get(holder))
     }
-    subscribed = Subscribed(partitions, members, latest.targets, instances)  # type: ignore[arg-type]
+    subscribed = Subscribed(partitions, members, latest.targets, latest.is_homogeneous, instances)  # type: ignore[arg-type]
     assigned = ASSIGNORS[group.assignor](subscribed)
     for member_id in members:
         target = assigned.get(member_id, {})

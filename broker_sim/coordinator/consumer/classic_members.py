@@ -13,7 +13,7 @@ from typing import Any
 
 from broker_sim.coordinator.classic import joining
 from broker_sim.coordinator.classic.rebalance import join_error, sync_error
-from broker_sim.coordinator.consumer import departing, leaving, migration, timers
+from broker_sim.coordinator.consumer import departing, leaving, migration, subscriptions, timers
 from broker_sim.coordinator.consumer.advancing import UNKNOWN_MEMBER, compute_target, move_group, reconcile
 from broker_sim.coordinator.consumer.group import (
     LAYOUT,
@@ -67,6 +67,7 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
         refused(shard.settings.policy.unreadable_subscription)
         return
     changes = Changes(group)
+    changes.topics_changed, resolved = group.topics_changed(shard.topics), subscriptions.resolved(group)
     replaces_last = False
     if instance_id is not None:
         holder = group.latest.holder(instance_id)
@@ -82,7 +83,7 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
     member_id = member_id or new_member_id(shard)
     before, known = group.latest.current(member_id), group.latest.members.get(member_id, UNKNOWN_MEMBER)
     votes = group.latest.votes()
-    _put_member(changes, client, request, member_id, subscription)
+    _put_member(shard, changes, client, request, member_id, subscription)
     move_group(shard, changes)
     new_assignor = group.latest.members[member_id].server_assignor
     compute_target(
@@ -90,9 +91,7 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
     )
     owned = held_by_id(shard.topics, subscription.owned)
     after = reconcile(shard, changes, member_id, before, list(owned.items()), known=known)
-    timers.cancel_revocation(shard, group, member_id)  # its Heartbeats ask it to rejoin, which has a timeout of its own
-    timers.cancel_join(shard, group, member_id)
-    shard.arm(("session", group.group_id, member_id), request.session_timeout_ms)
+    _restart_timers(shard, group, member_id, client, request)
     answer = JoinGroupResponse(
         generation_id=after.epoch,
         protocol_type="consumer",
@@ -109,6 +108,18 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
         departing.convert_to_classic(shard, token, changes, answer, refusal)
     else:
         submit(shard, token, changes, answer, refusal)
+        if shard.settings.policy.dropped_regex_moves_group:
+            subscriptions.maybe_refresh(shard, group, resolved, None)
+
+
+def _restart_timers(
+    shard: ShardState, group: ConsumerGroup, member_id: str, client: Client, request: JoinGroupRequest
+) -> None:
+    """Its Heartbeats ask it to rejoin, which has a timeout of its own, so that what it must revoke has none."""
+    timers.cancel_revocation(shard, group, member_id)
+    timers.cancel_join(shard, group, member_id)
+    shard.arm(("session", group.group_id, member_id), request.session_timeout_ms)
+    timers.expect_sync(shard, group, member_id, _rebalance_timeout_ms(client, request))
 
 
 def _refusal(shard: ShardState, group: ConsumerGroup, request: JoinGroupRequest) -> Err:
@@ -150,20 +161,28 @@ def _take_over(shard: ShardState, changes: Changes, old_id: str, new_id: str) ->
 
 
 def _put_member(
-    changes: Changes, client: Client, request: JoinGroupRequest, member_id: str, subscription: Subscription
+    shard: ShardState,
+    changes: Changes,
+    client: Client,
+    request: JoinGroupRequest,
+    member_id: str,
+    subscription: Subscription,
 ) -> None:
     group = changes.group
     known = group.latest.members.get(member_id)
     before = known or UNKNOWN_MEMBER
+    drops_regex = shard.settings.policy.dropped_regex_moves_group
+    regex = "" if drops_regex else before.subscribed_topic_regex or ""
+    timeout_ms = _rebalance_timeout_ms(client, request)
     after = replace(
         before,
-        instance_id=request.group_instance_id or before.instance_id,
+        instance_id=before.instance_id if request.group_instance_id is None else request.group_instance_id,
         rack_id=subscription.rack_id or before.rack_id,
         client_id=client.client_id,
         client_host=client.client_host,
         subscribed_topic_names=in_order(subscription.topics),
-        subscribed_topic_regex="",
-        rebalance_timeout_ms=request.rebalance_timeout_ms if client.api_version >= 1 else request.session_timeout_ms,
+        subscribed_topic_regex=regex,
+        rebalance_timeout_ms=before.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
         classic_member_metadata=log.ClassicMemberMetadata(
             request.session_timeout_ms,
             [log.ClassicProtocol(protocol.name, protocol.metadata) for protocol in request.protocols],
@@ -172,6 +191,12 @@ def _put_member(
     if known is None or after != known:
         changes.subscription_changed |= set(after.subscribed_topic_names) != set(before.subscribed_topic_names)
         changes.add(LAYOUT.member, member_key(group.group_id, member_id), after)
+        if before.subscribed_topic_regex and drops_regex:
+            subscriptions.changed(shard, changes, before.subscribed_topic_regex, "")
+
+
+def _rebalance_timeout_ms(client: Client, request: JoinGroupRequest) -> int:
+    return request.rebalance_timeout_ms if client.api_version >= 1 else request.session_timeout_ms
 
 
 def _classic(
@@ -210,6 +235,7 @@ def sync(shard: ShardState, token: int, client: Client, request: SyncGroupReques
                 assignment=assignment_bytes(shard.topics, member, units(current.assigned)),
             )
             shard.answer(token, answer, sync_error)
+            timers.cancel_sync(shard, group, request.member_id)
             return
     shard.reply(token, sync_error(error))
 
@@ -242,7 +268,7 @@ def _waits(group: ConsumerGroup, member_id: str, current: Current[bytes]) -> boo
 
 
 def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) -> None:
-    """LeaveGroup, of members of both kinds."""
+    """LeaveGroup, of members of both kinds. All are looked up before any is removed: one that is named twice has left twice."""
     group = shard.groups[request.group_id]
     assert isinstance(group, ConsumerGroup)
     errors: list[Err] = []
@@ -255,7 +281,7 @@ def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) ->
                 errors.append(Err.UNKNOWN_MEMBER_ID if holder is None else Err.FENCED_INSTANCE_ID)
                 continue
             member_id = holder
-        if member_id not in group.latest.members or member_id in leaving:
+        if member_id not in group.latest.members:
             errors.append(Err.UNKNOWN_MEMBER_ID)
             continue
         leaving[member_id] = None
@@ -265,6 +291,13 @@ def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) ->
         shard.answer(token, answer, lambda error: (error, []))
         return
     departing.go(shard, token, group, list(leaving), answer, lambda error: (error, []))
+
+
+def sync_expired(shard: ShardState, key: TimerKey) -> None:
+    """Fence a classic member that has joined and asked for no assignment in time."""
+    group, member_id = shard.groups.get(str(key[1])), str(key[2])
+    if isinstance(group, ConsumerGroup) and member_id in group.latest.members:
+        departing.remove_member(shard, group, member_id)
 
 
 def join_expired(shard: ShardState, key: TimerKey) -> None:

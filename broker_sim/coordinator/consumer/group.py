@@ -135,6 +135,13 @@ class ConsumerState(EpochState[bytes, Member]):
         matched = self.matched.get(member.subscribed_topic_regex or "")
         return [] if matched is None else matched.topics
 
+    @property
+    def is_homogeneous(self) -> bool:
+        """Whether all members have the same subscription, by names, be they of topics or not, or by one expression
+        (ConsumerGroup.subscriptionType)."""
+        counts, members = self.patterns or self.named, len(self.members)
+        return not (self.patterns and self.named) and all(count == members for count in counts.values())
+
     def topics(self) -> Collection[str]:
         matched = [
             topic for pattern in self.patterns if pattern in self.matched for topic in self.matched[pattern].topics
@@ -159,6 +166,8 @@ class ConsumerGroup(EpochGroup[ConsumerState]):
     must_rejoin: dict[str, None] = field(default_factory=dict)  # classic members that have to join again
     matched_version: int = -1  # of the topics, when regular expressions were matched against them last
     matching: Matching | None = None  # that is on
+    to_resolve: tuple[str, ...] = ()  # the expressions of a refresh that is scheduled or on
+    noted: tuple[ConsumerState, int] | None = None  # see `topics_changed`
 
     @classmethod
     def made(cls, group_id: str, policy: Policy) -> Self:
@@ -182,6 +191,16 @@ class ConsumerGroup(EpochGroup[ConsumerState]):
     def is_settled(self) -> bool:
         latest = self.latest
         return latest.group_epoch <= latest.target_epoch and not latest.patterns
+
+    def topics_changed(self, topics: Topics) -> bool:
+        """Whether the topics that the group reads have changed since `note_topics`, or its epoch may have been reverted. Only then, or
+        if its members read others, is their hash compared with that of its epoch (ConsumerGroup.hasMetadataExpired)."""
+        noted = self.noted
+        return noted is None or noted[0] is not self.latest or noted[1] != self.metadata_hash(topics)
+
+    def note_topics(self, topics: Topics) -> None:
+        """The topics as they are, and as the group reads them, count as known to it."""
+        self.noted = self.latest, self.metadata_hash(topics)
 
     def session_of(self, member_id: str) -> tuple[TimerKey, int] | None:
         """A classic member has a session timeout of its own."""

@@ -90,7 +90,8 @@ def _heartbeat(
     changes = _changes_of(shard, request, member_id)
     group = changes.group
     assert isinstance(group, ConsumerGroup)
-    votes = group.latest.votes()
+    votes, resolved = group.latest.votes(), subscriptions.resolved(group)
+    changes.topics_changed = group.topics_changed(shard.topics)
     _admit(shard, changes, request, member_id)
     before = group.latest.current(member_id)
     subscriptions.check(request.subscribed_topic_regex)
@@ -98,7 +99,7 @@ def _heartbeat(
         shard.store.begin_replacement(changes.before, group)
     shard.groups[group.group_id] = group
     known = group.latest.members.get(member_id, UNKNOWN_MEMBER)
-    _put_member(changes, client, request, member_id, expected)
+    _put_member(shard, changes, client, request, member_id, expected)
     default = shard.settings.consumer.assignors[0]
     assignor = voted(votes, known.server_assignor, group.latest.members[member_id].server_assignor, default)
     if shard.settings.policy.other_assignor_moves_group and assignor != most(votes, default):
@@ -124,7 +125,7 @@ def _heartbeat(
         assignment=assignment,
     )
     submit(shard, token, changes, answer, refusal)
-    subscriptions.maybe_refresh(shard, group)
+    subscriptions.maybe_refresh(shard, group, resolved, group.latest.members[member_id].subscribed_topic_regex)
 
 
 def _is_full(request: Request) -> bool:
@@ -288,7 +289,12 @@ def _member_record(before: Member, client: Client, request: Request) -> Member:
 
 
 def _put_member(
-    changes: Changes, client: Client, request: Request, member_id: str, expected: Expected[Member] | None
+    shard: ShardState,
+    changes: Changes,
+    client: Client,
+    request: Request,
+    member_id: str,
+    expected: Expected[Member] | None,
 ) -> None:
     """Add the member's record, if it has changed."""
     group = changes.group
@@ -301,4 +307,4 @@ def _put_member(
         changes.subscription_changed |= differ(after.subscribed_topic_names, before.subscribed_topic_names)
         changes.add(LAYOUT.member, member_key(group.group_id, member_id), after, encoded)
         if after.subscribed_topic_regex != before.subscribed_topic_regex:
-            subscriptions.changed(changes, before.subscribed_topic_regex, after.subscribed_topic_regex)
+            subscriptions.changed(shard, changes, before.subscribed_topic_regex, after.subscribed_topic_regex)

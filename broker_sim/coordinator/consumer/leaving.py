@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker_sim.coordinator.consumer import timers
+from broker_sim.coordinator.consumer import subscriptions, timers
 from broker_sim.coordinator.consumer.group import (
     LAYOUT,
     ConsumerGroup,
@@ -16,7 +16,6 @@ from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.epochs.sessions import cancel_session
 from broker_sim.coordinator.epochs.writes import Changes
 from broker_sim.coordinator.state import ShardState
-from kafka_wire import offsets_log as types
 from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
 
@@ -46,11 +45,12 @@ def remove(shard: ShardState, changes: Changes, member_ids: Iterable[str]) -> No
     group = changes.group
     assert isinstance(group, ConsumerGroup)
     latest, group_id = group.latest, group.group_id
-    for member_id in member_ids:
+    left = {member_id: latest.members[member_id].subscribed_topic_regex for member_id in member_ids}
+    for member_id in left:
         forget(shard, changes, member_id)
-    for pattern in [pattern for pattern in latest.matched if not latest.patterns[pattern]]:
-        key = log.ConsumerGroupRegularExpressionKey(group_id, pattern)
-        changes.add(types.CONSUMER_GROUP_REGULAR_EXPRESSION, key, None)
+    for text in dict.fromkeys(left.values()):
+        if text and not latest.patterns[text]:
+            subscriptions.drop(changes, text)
     epoch = latest.group_epoch + 1
     metadata = log.ConsumerGroupMetadataValue(epoch, group.metadata_hash(shard.topics))
     changes.add(LAYOUT.group, log.ConsumerGroupMetadataKey(group_id), metadata)
@@ -69,3 +69,4 @@ def forget(shard: ShardState, changes: Changes, member_id: str) -> None:
     cancel_session(shard, group, member_id)
     timers.cancel_revocation(shard, group, member_id)
     timers.cancel_join(shard, group, member_id)
+    timers.cancel_sync(shard, group, member_id)

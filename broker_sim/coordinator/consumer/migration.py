@@ -170,6 +170,7 @@ def to_classic(
         cancel_session(shard, group, member_id)
         timers.cancel_revocation(shard, group, member_id)
         timers.cancel_join(shard, group, member_id)
+        timers.cancel_sync(shard, group, member_id)
         classic = member.classic_member_metadata
         if member_id in leaving_ids or classic is None:
             continue

@@ -1,11 +1,14 @@
 """Subscriptions by a regular expression: the matching topics are resolved outside of heartbeats, and recorded.
 
-A member with a new expression is answered at once, without its topics; a timer then resolves the expression, and the next heartbeat
-uses the result. It is resolved again when topics have changed, every ten seconds at most. Source:
-GroupMetadataManager.maybeUpdateRegularExpressions and the task of its executor (4.x).
+A member with a new expression is answered at once, without its topics; a timer then resolves all expressions of the group, and the next
+heartbeat uses the result. They are resolved again when topics were created, every ten seconds at most: a new expression, too, waits so
+long. Source: GroupMetadataManager.maybeUpdateRegularExpressions and the task of its executor, handleRegularExpressionsResult (4.x).
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from broker_sim.coordinator import regular_expressions
 from broker_sim.coordinator.consumer.group import LAYOUT, ConsumerGroup, Matching
@@ -33,28 +36,57 @@ def check(text: str | None) -> None:
         ) from None
 
 
-def changed(changes: Changes, before: str | None, after: str | None) -> None:
+class Resolved(NamedTuple):
+    """What a group had resolved before a request. ``at_ms``: when last, None for never."""
+
+    expressions: int
+    at_ms: int | None
+    subscribed: frozenset[str]
+
+
+_NOTHING = Resolved(0, None, frozenset())
+
+
+def resolved(group: ConsumerGroup) -> Resolved:
+    """For `maybe_refresh`, before a request changes anything: Kafka decides by the state from before the request's records."""
+    latest = group.latest
+    if not latest.patterns and not latest.matched:
+        return _NOTHING
+    at_ms = max((matched.timestamp for matched in latest.matched.values()), default=None)
+    return Resolved(len(latest.matched), at_ms, frozenset(latest.patterns))
+
+
+def changed(shard: ShardState, changes: Changes, before: str | None, after: str | None) -> None:
     """A member subscribes with another expression than before: an expression without subscribers is dropped, and one that is resolved
-    already increments the group epoch at once."""
+    already increments the group epoch at once, as giving one up does in later releases."""
     group = changes.group
     assert isinstance(group, ConsumerGroup)
     latest = group.latest
-    if before and before in latest.matched and not latest.patterns[before]:
-        key = log.ConsumerGroupRegularExpressionKey(group.group_id, before)
-        changes.add(types.CONSUMER_GROUP_REGULAR_EXPRESSION, key, None)
-    if after and after in latest.matched:
+    if before and not latest.patterns[before]:
+        drop(changes, before)
+    if after in latest.matched if after else shard.settings.policy.dropped_regex_moves_group:
         changes.subscription_changed = True
 
 
-def maybe_refresh(shard: ShardState, group: ConsumerGroup) -> None:
-    """Arm the timer of ``refresh``, if the topics have changed and the last refresh is long enough ago."""
-    latest = group.latest
-    if not latest.patterns:
+def drop(changes: Changes, text: str) -> None:
+    """The tombstone of an expression without subscribers, resolved or not."""
+    key = log.ConsumerGroupRegularExpressionKey(changes.group.group_id, text)
+    changes.add(types.CONSUMER_GROUP_REGULAR_EXPRESSION, key, None)
+
+
+def maybe_refresh(shard: ShardState, group: ConsumerGroup, before: Resolved, text: str | None) -> None:
+    """Arm the timer of `refresh` after a request of a member with the expression ``text``, where that is new, any is not resolved,
+    topics were created, or the last refresh is very long ago; in the ten seconds behind a refresh nothing is."""
+    patterns = group.latest.patterns
+    is_new = bool(text) and text not in before.subscribed
+    if not patterns or not (is_new or before.subscribed) or group.to_resolve:
         return
-    looked_ms = max([matched.timestamp for matched in latest.matched.values()], default=-_NOT_MORE_OFTEN_MS)
-    unknown = any(text not in latest.matched for text in latest.patterns)
-    stale = group.matched_version != shard.topics.version and shard.now_ms > looked_ms + _NOT_MORE_OFTEN_MS
-    if unknown or stale:
+    wait_ms, now_ms, at_ms = shard.settings.consumer.regex_refresh_interval_ms, shard.now_ms, before.at_ms
+    if at_ms is not None and now_ms <= at_ms + _NOT_MORE_OFTEN_MS:
+        return
+    is_old = at_ms is None or (wait_ms is not None and now_ms > at_ms + wait_ms)
+    if is_new or is_old or len(patterns) != before.expressions or group.matched_version < shard.topics.created:
+        group.to_resolve = tuple(patterns)
         shard.arm(("patterns", group.group_id), 0)
 
 
@@ -73,7 +105,7 @@ def refresh(shard: ShardState, key: TimerKey) -> None:
             shard.arm(("patterns", group_id), _NEXT_PIECE_MS)
             return
     elif isinstance(group, ConsumerGroup):
-        group.matching = None  # its last expression is not subscribed to any more
+        group.matching, group.to_resolve = None, ()  # its last expression is not subscribed to any more
     waiting.pop(group_id, None)
     if waiting:
         shard.arm(("patterns", next(iter(waiting))), _NEXT_PIECE_MS)
@@ -83,32 +115,33 @@ def _resolved(shard: ShardState, group: ConsumerGroup) -> bool:
     """One piece of it; returns whether it was the last."""
     if group.matching is None:
         group.matched_version = shard.topics.version
-        group.matching = _matching(list(group.latest.patterns), list(shard.topics.by_name))
+        group.matching = _matching(group.to_resolve, list(shard.topics.by_name))
     topics_by_pattern = next(group.matching)
     if topics_by_pattern is None:
         return False
-    group.matching = None
+    group.matching, group.to_resolve = None, ()
     changes, latest = Changes(group), group.latest
     differs = False
-    for text in latest.patterns:
-        topics = topics_by_pattern.get(text)
-        if topics is None:  # it came meanwhile: the next heartbeat looks again
+    for text, topics in topics_by_pattern.items():
+        if text not in latest.patterns:
             continue
         known = latest.matched.get(text)
-        differs = differs or known is None or known.topics != topics
+        differs = differs or topics != ([] if known is None else known.topics)
         changes.add(
             types.CONSUMER_GROUP_REGULAR_EXPRESSION,
             log.ConsumerGroupRegularExpressionKey(group.group_id, text),
             log.ConsumerGroupRegularExpressionValue(topics, group.matched_version, shard.now_ms),
         )
-    if differs:
-        value = log.ConsumerGroupMetadataValue(latest.group_epoch + 1, group.metadata_hash(shard.topics))
+    metadata_hash = group.metadata_hash(shard.topics)
+    if differs or metadata_hash != latest.metadata_hash:
+        value = log.ConsumerGroupMetadataValue(latest.group_epoch + 1, metadata_hash)
         changes.add(LAYOUT.group, log.ConsumerGroupMetadataKey(group.group_id), value)
+    group.note_topics(shard.topics)
     submit(shard, None, changes, None)
     return True
 
 
-def _matching(texts: list[str], names: list[str]) -> Matching:
+def _matching(texts: Iterable[str], names: list[str]) -> Matching:
     topics_by_pattern: dict[str, list[str]] = {}
     for text in texts:
         matcher = (yield from compiling(text)).matcher()

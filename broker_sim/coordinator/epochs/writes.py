@@ -26,6 +26,7 @@ class Changes:
     ) -> None:
         self.group, self.before = group, before
         self.subscription_changed = False  # members read other topics than before, or have them shared otherwise
+        self.topics_changed = True  # the topics that the group reads may be others than those of its epoch
         self.records: list[Record] = records or []
 
     def add(self, kind: int, key: Any, value: Any | None, encoded: bytes | None = None) -> None:

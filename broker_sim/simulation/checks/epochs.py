@@ -129,7 +129,8 @@ class EpochLog:
 
     def reasons(self) -> object:
         """What has to be another one than before where the group's epoch moves."""
-        return self.reads(), self.metadata_hash, dict(self.matched)
+        expressions = {member_id: member.subscribed_topic_regex or "" for member_id, member in self.members.items()}
+        return self.reads(), self.metadata_hash, dict(self.matched), expressions
 
     def furthest(self) -> int:
         """The highest epoch that a member may have."""

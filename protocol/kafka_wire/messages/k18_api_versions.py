@@ -1,18 +1,20 @@
 """ApiVersions (18). What a broker speaks. v3 client software (KIP-511) and features (KIP-584); v4 allows features
-whose minimum is 0.
+whose minimum is 0. v5: the cluster and node that a client means to have reached.
 """
 
 from __future__ import annotations
 
 from kafka_wire.schema import Api, array, boolean, int16, int32, int64, message, string, struct
 
-API = Api(18, "0-4", flexible="3+", advertised={"3.4": "0-3", "3.9": "0-4", "4.4": "0-5"})
+API = Api(18, "0-5", flexible="3+", advertised={"3.4": "0-3", "3.9": "0-4", "4.4": "0-5"})
 
 
 @message(API)
 class ApiVersionsRequest:
     client_software_name: str = string("3+", default="")
     client_software_version: str = string("3+", default="")
+    cluster_id: str | None = string("5+", nullable="5+", default=None)
+    node_id: int = int32("5+", default=-1)
 
 
 @struct

@@ -1,12 +1,12 @@
 """DescribeLogDirs (35). Log directories and the sizes of their replicas (KIP-113). v4 total and usable bytes
-(KIP-827).
+(KIP-827). v5 cordoned directories (KIP-1066).
 """
 
 from __future__ import annotations
 
 from kafka_wire.schema import All, Api, Entity, array, boolean, int16, int32, int64, message, string, struct
 
-API = Api(35, "0-4", flexible="2+", advertised={"3.4": "0-4", "4.0": "1-4", "4.3": "1-5"})
+API = Api(35, "0-5", flexible="2+", advertised={"3.4": "0-4", "4.0": "1-4", "4.3": "1-5"})
 
 
 @struct
@@ -43,6 +43,7 @@ class DescribeLogDirsResult:
     topics: list[DescribeLogDirsTopic] = array(DescribeLogDirsTopic, default_factory=list)
     total_bytes: int = int64("4+", default=-1)
     usable_bytes: int = int64("4+", default=-1)
+    is_cordoned: bool = boolean("5+", default=False)
 
 
 @message(API)

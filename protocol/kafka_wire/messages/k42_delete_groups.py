@@ -1,10 +1,10 @@
-"""DeleteGroups (42). Delete empty groups (KIP-229)."""
+"""DeleteGroups (42). Delete empty groups (KIP-229). v3 a text with an error."""
 
 from __future__ import annotations
 
 from kafka_wire.schema import Api, Entity, array, int16, int32, message, string, struct
 
-API = Api(42, "0-2", flexible="2+", advertised={"3.4": "0-2", "4.4": "0-3"})
+API = Api(42, "0-3", flexible="2+", advertised={"3.4": "0-2", "4.4": "0-3"})
 
 
 @message(API)
@@ -16,6 +16,7 @@ class DeleteGroupsRequest:
 class DeletableGroupResult:
     group_id: str = string(default="", entity=Entity.GROUP)
     error_code: int = int16(default=0)
+    error_message: str | None = string("3+", nullable="3+", default=None)
 
 
 @message(API)

@@ -17,7 +17,8 @@ def ours(case: Case) -> Targets:
         for member, target in case.targets.items()
     }
     members = {member: frozenset(topics) for member, topics in case.members.items()}
-    found = ASSIGNORS[case.assignor](Subscribed(case.partitions, members, before))  # type: ignore[arg-type]
+    subscribed = Subscribed(case.partitions, members, before, case.is_homogeneous)  # type: ignore[arg-type]
+    found = ASSIGNORS[case.assignor](subscribed)
     return {
         member: {topic: list(numbers) for topic, numbers in found.get(member, {}).items()}  # type: ignore[misc]
         for member in case.members
@@ -41,7 +42,7 @@ def test_topics_of_equal_rank_are_ordered_by_their_ids_as_signed_numbers() -> No
     high, low = b"\xff" * 16, b"\x01" * 16
     both = frozenset((high, low))
     members = {"a": both, "b": both, "c": frozenset((high,)), "d": frozenset((low,))}
-    found = ASSIGNORS["uniform"](Subscribed({low: 1, high: 1}, members, {}))
+    found = ASSIGNORS["uniform"](Subscribed({low: 1, high: 1}, members, {}, False))
     assert {member: dict(target) for member, target in found.items()} == {
         "a": {high: (0,)},
         "b": {low: (0,)},

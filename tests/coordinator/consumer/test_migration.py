@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker_sim.coordinator.classic.group import ClassicGroup
-from broker_sim.coordinator.outcome import Heartbeat
+from broker_sim.coordinator.outcome import Heartbeat, LeaveGroup, Leaver
 from kafka_wire.codec import encode
 from kafka_wire.consumer_protocol import assigned_partitions, assignment_of
 from kafka_wire.errors import Err
@@ -15,7 +15,7 @@ from kafka_wire.messages.consumer_protocol import (
 )
 from kafka_wire.messages.k11_join_group import JoinGroupResponse
 from kafka_wire.messages.k14_sync_group import SyncGroupResponse
-from tests.coordinator.consumer.crowd import Crowd
+from tests.coordinator.consumer.crowd import Crowd, topic_id
 
 BOTH = pytest.mark.parametrize("release", [(4, 1), (4, 4)], ids=["4.1", "4.4"])
 
@@ -38,6 +38,15 @@ class Mixed(Crowd):
         self.advance(0)
         answer = self.answers[token]
         assert isinstance(answer, JoinGroupResponse)
+        return answer
+
+    def join_classic(self, rebalance_ms: int, member: str = "") -> JoinGroupResponse:
+        """As `classic`, with its rebalance timeout, and with the id that it is given first."""
+        for _ in range(1 if member else 2):
+            token = self.join(member, protocols=(("range", subscription([])),), rebalance_ms=rebalance_ms)
+            answer = self.answers[token]
+            assert isinstance(answer, JoinGroupResponse)
+            member = answer.member_id
         return answer
 
     def joined_classic(self, owned: list[int] | None = None, version: int = 3) -> JoinGroupResponse:
@@ -256,3 +265,70 @@ def test_names_of_protocols_are_counted_as_kafka_counts_them(
     joined = join(join("", *before).member_id, *before)
     assert joined.error_code == Err.NONE
     assert join(joined.member_id, *after).error_code == error
+
+
+@BOTH
+@pytest.mark.parametrize("timeout_ms", [-1, 0, 1500])
+def test_a_classic_member_that_asks_for_no_assignment_is_removed(release: tuple[int, int], timeout_ms: int) -> None:
+    core = Mixed(release)
+    core.told("A", 0)
+    joined = core.join_classic(timeout_ms)
+    epoch = core.consumer().latest.group_epoch
+    if timeout_ms > 0:
+        core.advance(timeout_ms - 1)
+        assert joined.member_id in core.consumer().latest.members
+    core.advance(1)
+    assert list(core.consumer().latest.members) == ["A"]
+    assert core.consumer().latest.group_epoch == epoch + 1
+
+
+@BOTH
+def test_one_that_asked_for_it_stays(release: tuple[int, int]) -> None:
+    core = Mixed(release)
+    core.told("A", 0)
+    joined = core.join_classic(1500)
+    assert core.synced(joined.member_id, joined.generation_id)[0] is Err.NONE
+    core.advance(1501)
+    assert joined.member_id in core.consumer().latest.members
+    assert core.join_classic(-1, joined.member_id).error_code == Err.NONE
+    assert core.consumer().latest.members[joined.member_id].rebalance_timeout_ms == 1500
+    core.advance(0)
+    assert list(core.consumer().latest.members) == ["A"]
+
+
+@BOTH
+def test_a_member_that_leaves_three_times_in_one_request_has_left(release: tuple[int, int]) -> None:
+    core = Mixed(release)
+    core.told("A", 0)
+    member = core.joined_classic().member_id
+    token = core.request(LeaveGroup("g", [Leaver(member, None)] * 3))
+    assert core.answers[token] == (Err.NONE, [Err.NONE] * 3)
+    assert core.consumer().latest.group_epoch == core.written().count(f"5{member} gone") + 2 + (release == (4, 4))
+
+
+@BOTH
+def test_an_instance_id_without_characters_is_one(release: tuple[int, int]) -> None:
+    core = Mixed(release)
+    core.told("A", 0)
+    token = core.join("", protocols=(("range", subscription([])),), rebalance_ms=5000, instance="")
+    core.advance(0)
+    member = core.answers[token].member_id
+    assert core.consumer().latest.members[member].instance_id == ""
+    assert core.consumer().latest.static_members == {"": member}
+
+
+@BOTH
+def test_a_classic_member_takes_the_place_of_one_with_a_regular_expression(release: tuple[int, int]) -> None:
+    """4.1 keeps the expression beside the names that the classic member brings."""
+    core = Mixed(release)
+    core.topics({"zz": 1})
+    core.told("B", 0)
+    core.told("A", 0, subscribed_topic_names=[], subscribed_topic_regex="zz", instance_id="i")
+    core.advance(0)
+    core.told("B", 1 if release == (4, 1) else 2)
+    token = core.join("", protocols=(("range", subscription([])),), rebalance_ms=5000, instance="i")
+    core.advance(0)
+    member = core.answers[token].member_id
+    assert core.consumer().latest.members[member].subscribed_topic_regex == ("zz" if release == (4, 1) else "")
+    assert sorted(core.consumer().latest.topics()) == (["t", "zz"] if release == (4, 1) else ["t"])
+    assert core.consumer().latest.target(member).keys() >= {topic_id("t")}
