@@ -56,6 +56,7 @@ ApiLiteral: TypeAlias = Literal[
     "ListTransactions",
     "ConsumerGroupHeartbeat",
     "ConsumerGroupDescribe",
+    "ListConfigResources",
     "DescribeTopicPartitions",
     "ShareGroupHeartbeat",
     "ShareGroupDescribe",

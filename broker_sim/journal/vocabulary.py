@@ -102,7 +102,8 @@ EVENTS: dict[str, dict[str, str]] = {
         "timer": "`session`, `pending` (got MEMBER_ID_REQUIRED and did not rejoin), `rebalance`, `sync`; of consumer groups "
         "`revocation` (asked to revoke partitions), `join` (a classic member, asked to rejoin), `unsynced` (a classic "
         "member that has joined), `patterns` (regular expressions are resolved again); `append` (offsets.commit.timeout.ms), "
-        "`expire` (of offsets), `transactions` (left open by a loaded log); of transactions `timeout` (transaction.timeout.ms), `markers` (sent again), `append`, `expire` (of ids)",
+        "`expire` (of offsets), `transactions` (left open by a loaded log); of transactions `timeout` (transaction.timeout.ms), "
+        "`markers` (sent again), `append`, `expire` (of ids)",
         "group?": "group id",
         "transactional_id?": "transactional id",
         "member?": "member id",

@@ -60,6 +60,7 @@ class ApiKey(enum.IntEnum):
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
+    LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
     SHARE_GROUP_HEARTBEAT = 76
     SHARE_GROUP_DESCRIBE = 77
@@ -131,6 +132,7 @@ APIS = (
     Api(66, "0-2", flexible="0+", advertised={"3.4": "0", "3.8": "0-1", "4.1": "0-2"}),
     Api(68, "0-1", flexible="0+", advertised={"3.7": "0-0", "4.0": "0-1"}),
     Api(69, "0-1", flexible="0+", advertised={"3.8": "0-0", "4.0": "0-1"}),
+    Api(74, "0-1", flexible="0+", advertised={"3.7": "0", "4.1": "0-1"}),
     Api(75, "0", flexible="0+", advertised={"3.8": "0"}),
     Api(76, "1", flexible="0+", advertised={"4.1": "1"}),
     Api(77, "1", flexible="0+", advertised={"4.1": "1"}),

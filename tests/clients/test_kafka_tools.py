@@ -38,6 +38,7 @@ MAIN = {
         "configs": "kafka.admin.ConfigCommand",
         "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
         "groups": "org.apache.kafka.tools.GroupsCommand",
+        "client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
         "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
         "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
         "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
@@ -266,6 +267,22 @@ def test_groups_of_every_type_are_listed(lab: Lab, target: Target) -> None:
     lab.member(group=group, topics=[topic]).owns(of(topic, 0))
     row = rf"^{group}\s+(Classic\s+)?consumer"  # Kafka 3.4 does not tell the type
     assert re.search(row, tools("groups", "--list"), re.MULTILINE)
+
+
+def test_groups_and_client_metrics_with_settings_are_listed(lab: Lab, target: Target) -> None:
+    """Tools that ask for no name ask which there are (KIP-1142)."""
+    tools, group, metrics = Tools("4.1.0", target.bootstrap), lab.name("group"), lab.name("metrics")
+    of_group = ["--entity-type", "groups", "--entity-name", group]
+    tools("configs", *of_group, "--alter", "--add-config", "share.record.lock.duration.ms=20000")
+    described = tools("configs", "--entity-type", "groups", "--describe")
+    assert group in described
+    assert "share.record.lock.duration.ms=20000" in described
+    tools(
+        "client-metrics", "--alter", "--name", metrics, "--interval", "1000", "--metrics", "org.apache.kafka.producer."
+    )
+    assert metrics in tools("client-metrics", "--list").split()
+    tools("client-metrics", "--delete", "--name", metrics)
+    eventually("it is gone", lambda: metrics not in tools("client-metrics", "--list").split())
 
 
 def test_broker_api_versions(tools: Tools, target: Target) -> None:

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from broker_sim.metadata.entity_configs import Entity
 from kafka_wire.codec import decode, encode
 from kafka_wire.errors import Err
 from kafka_wire.messages.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from kafka_wire.messages.k60_describe_cluster import DescribeClusterRequest
+from kafka_wire.messages.k74_list_config_resources import ListConfigResourcesRequest
 from kafka_wire.messages.k75_describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsRequestCursor,
@@ -144,3 +146,36 @@ def test_log_directories_on_disk(tmp_path: Path) -> None:
     assert [(topic.name, [p.partition_index for p in topic.partitions]) for topic in result.topics] == [("t", [1])]
     assert result.total_bytes > result.usable_bytes > 0
     assert sim.call(DescribeLogDirsRequest([]), 4).results[0].topics == []
+
+
+# ------------------------------------------------------------------------------------------------ ListConfigResources
+
+
+GROUP, METRICS, LOGGER, BROKER, TOPIC = 32, 16, 8, 4, 2
+
+
+@pytest.mark.parametrize(
+    ("version", "types", "shown"),
+    [
+        (0, [], [(METRICS, "m")]),
+        (1, [], [(GROUP, "g"), (METRICS, "m"), (LOGGER, "1"), (BROKER, "1"), (TOPIC, "a"), (TOPIC, "b")]),
+        (1, [METRICS, GROUP, METRICS], [(GROUP, "g"), (METRICS, "m")]),
+        (1, [TOPIC], [(TOPIC, "a"), (TOPIC, "b")]),
+        (1, [BROKER], [(BROKER, "1")]),
+    ],
+)
+def test_what_has_settings_is_listed(version: int, types: list[int], shown: list[tuple[int, str]]) -> None:
+    """As 4.1.0 and 4.4.0 list it: by type, in this order; brokers that are down have none."""
+    sim = Sim(brokers=2, topics={"a": 1, "b": 2})
+    sim.state.brokers[2].alive = False
+    sim.state.alter_entity(Entity.GROUP, "g", {"consumer.session.timeout.ms": "50000"})
+    sim.state.alter_entity(Entity.CLIENT_METRICS, "m", {"interval.ms": "1000"})
+    answer = sim.call(ListConfigResourcesRequest(types), version)
+    assert answer.error_code == Err.NONE
+    assert [(one.resource_type, one.resource_name) for one in answer.config_resources] == shown
+
+
+@pytest.mark.parametrize("types", [[0], [3], [-1], [TOPIC, 99]])
+def test_a_type_that_has_no_settings_is_refused(types: list[int]) -> None:
+    answer = Sim().call(ListConfigResourcesRequest(types), 1)
+    assert (answer.error_code, answer.config_resources) == (Err.UNSUPPORTED_VERSION, [])
