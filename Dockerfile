@@ -6,7 +6,7 @@ COPY pyproject.toml PACKAGE.md LICENSE ./
 COPY protocol protocol
 COPY scenarios scenarios
 COPY broker_sim broker_sim
-RUN pip install --no-cache-dir '.[control,demo,uvloop]' \
+RUN pip install --no-cache-dir '.[compression,control,demo,tls,uvloop]' \
     && useradd --create-home kafka \
     && install -d -o kafka /var/lib/broker-sim
 
@@ -14,4 +14,6 @@ USER kafka
 VOLUME /var/lib/broker-sim
 EXPOSE 9092
 STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=5s --timeout=3s --start-period=5s \
+    CMD ["python", "-c", "import socket; socket.create_connection(('127.0.0.1', 9092), 2).close()"]
 ENTRYPOINT ["broker-sim", "serve", "--host", "0.0.0.0", "--port", "9092", "--data", "/var/lib/broker-sim"]

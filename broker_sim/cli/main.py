@@ -281,7 +281,11 @@ def _add_serve(commands: Commands) -> None:
         metavar="[HOST:]PORT",
         help="serve HTTP/JSON for the commands fault, state, group, ... and for tests in any language (0: a free port)",
     )
-    add("--control-token-file", metavar="FILE", help="file with the bearer token that control requests must send")
+    add(
+        "--control-token-file",
+        metavar="FILE",
+        help="file with the bearer token that control requests must send (default: BROKER_SIM_CONTROL_TOKEN in the environment)",
+    )
     add("--journal", metavar="DIR", help="record events in files of this directory, one JSON object per line")
     add("--clock", default="real", metavar="MODE", help="real, scaled:10 (ten times as fast) or manual (default: real)")
     add("--seed", type=int, metavar="N", help="seed of the random numbers (default: a different one each time)")

@@ -35,7 +35,7 @@ from broker_sim.journal import JournalError, read
 
 __all__ = ["register", "spelled_out"]
 
-URL_VARIABLE, TOKEN_VARIABLE = "BROKER_SIM_CONTROL", "BROKER_SIM_CONTROL_TOKEN"
+URL_VARIABLE = "BROKER_SIM_CONTROL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +337,7 @@ def _common(parser: argparse.ArgumentParser, operation: Operation) -> None:
     group.add_argument(
         "--control-token-file",
         metavar="FILE",
-        help=f"file with its bearer token (default: the token in the environment, {TOKEN_VARIABLE})",
+        help=f"file with its bearer token (default: the token in the environment, {token.VARIABLE})",
     )
     if operation.on == "cluster":
         group.add_argument(
@@ -406,12 +406,7 @@ def _given(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _client(arguments: argparse.Namespace) -> ControlClient:
-    path = arguments.control_token_file
-    secret = os.environ.get(TOKEN_VARIABLE) or None
-    if path is not None:
-        secret = token.read(path)
-    elif secret is not None:
-        secret = token.checked(secret, TOKEN_VARIABLE)
+    secret = token.given(arguments.control_token_file)
     return ControlClient(arguments.control, secret, getattr(arguments, "cluster", "default"))
 
 

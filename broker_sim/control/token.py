@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import secrets
 import sys
 from pathlib import Path
 
 from broker_sim.common.text import UsageError
 
-__all__ = ["checked", "for_address", "is_loopback", "read"]
+__all__ = ["VARIABLE", "checked", "for_address", "given", "is_loopback", "read"]
 
+VARIABLE = "BROKER_SIM_CONTROL_TOKEN"
+"""Of the environment: the token, for who serves and for who asks, where no file has it."""
 MAX_BYTES = 4096
 
 
@@ -41,13 +44,20 @@ def checked(text: str, source: str) -> str:
     return text
 
 
-def for_address(host: str, path: str | None) -> str | None:
-    """The token of a server on ``host``: that of the file; without a file, on an address that other machines can reach, a new
-    random one, which is printed on stderr."""
+def given(path: str | None) -> str | None:
+    """The token in the file, without a file that of the environment; None where there is neither. Raises UsageError."""
     if path is not None:
         return read(path)
-    if is_loopback(host):
-        return None
+    text = os.environ.get(VARIABLE)
+    return checked(text, VARIABLE) if text else None
+
+
+def for_address(host: str, path: str | None) -> str | None:
+    """The token of a server on ``host``: that of the file or of the environment; without, on an address that other machines can reach,
+    a new random one, which is printed on stderr. Raises UsageError."""
+    known = given(path)
+    if known is not None or is_loopback(host):
+        return known
     token = secrets.token_urlsafe(24)
     sys.stderr.write(f"broker-sim: control of {host} needs this token: {token}\n")
     return token

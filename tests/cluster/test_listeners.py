@@ -7,6 +7,7 @@ import logging
 import re
 import socket
 import ssl
+import tomllib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, cast
@@ -284,6 +285,16 @@ def test_the_compose_file_s_broker_is_reached_from_containers_and_from_the_host(
     listener = read_options({"listeners": arguments.listener})["listeners"][0]
     assert broker["ports"] == [f"{listener.port}:{listener.port}"]
     assert listener.host == "localhost"
+
+
+def test_the_image_has_what_its_broker_may_be_asked_for() -> None:
+    """TLS, compressed batches, the control API and a faster event loop are extras; a missing one is an error at run time."""
+    image = (ROOT / "Dockerfile").read_text()
+    extras = re.search(r"pip install .*'\.\[(.*)\]'", image)
+    assert extras is not None
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {"compression", "control", "tls", "uvloop"} <= set(extras[1].split(",")) <= set(known)
+    assert re.search(r"^HEALTHCHECK .*\\\n +CMD \[", image, re.MULTILINE)
 
 
 def test_a_simulation_has_its_own_addresses() -> None:

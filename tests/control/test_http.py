@@ -17,7 +17,7 @@ import pytest
 
 from broker_sim.api.cluster import Cluster
 from broker_sim.common.text import UsageError
-from broker_sim.control import on_journal
+from broker_sim.control import on_journal, token
 from broker_sim.control.http import MAX_BODY, ControlServer
 from broker_sim.control.operations import find
 from tests.authentication.exchange import authenticate
@@ -75,6 +75,21 @@ async def test_only_this_machine_is_served_without_a_token() -> None:
     async with Cluster() as kafka:
         with pytest.raises(UsageError, match="needs a token"):
             ControlServer(kafka, "0.0.0.0")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_a_server_takes_its_token_from_the_environment(
+    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(token.VARIABLE, "fixed")
+    assert token.for_address(host, None) == "fixed"
+    (tmp_path / "token").write_text("of-the-file\n")
+    assert token.for_address(host, str(tmp_path / "token")) == "of-the-file"
+    monkeypatch.setenv(token.VARIABLE, "two words")
+    with pytest.raises(UsageError, match="BROKER_SIM_CONTROL_TOKEN holds no token") as refused:
+        token.for_address(host, None)
+    assert "two words" not in str(refused.value)
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("header", [None, "Bearer wrong", "Bearer ", "Basic c2VjcmV0", "secret", "Bearer s\u00e9cret"])
@@ -263,8 +278,8 @@ async def test_a_header_that_is_not_utf_8_is_no_error_of_the_server(
     caplog: pytest.LogCaptureFixture, header: str
 ) -> None:
     host = "" if header.startswith("Host") else "Host: localhost\r\n"
-    for token, status in ((None, (b"403", b"415", b"200")), ("secret", (b"401",))):
-        async with controlled(token=token) as control:
+    for secret, status in ((None, (b"403", b"415", b"200")), ("secret", (b"401",))):
+        async with controlled(token=secret) as control:
             sent = f"POST /v1/topics HTTP/1.1\r\n{host}{header}\r\nContent-Length: 2\r\n\r\n{{}}".encode("latin-1")
             assert (await control.raw(sent)).split()[1] in status
     assert caplog.records == []
