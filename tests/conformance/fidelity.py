@@ -51,6 +51,7 @@ MODULES = {
     "test_transactions_ending": "Transactions whose markers are on their way",
     "test_transactional_writes": "Records and offsets in transactions",
     "test_consumer_groups": "Consumer groups (KIP-848)",
+    "test_consumer_group_expressions": "Consumer groups: regular expressions, classic members",
     "test_consumer_group_records": "Consumer groups (KIP-848): what they write, and both protocols in one group",
     "test_changeovers": "Between the classic and the consumer protocol in the midst of a rebalance",
     "test_share_groups": "Share groups (KIP-932)",

@@ -1,4 +1,4 @@
-"""Consumer groups whose members subscribe by regular expressions, and classic members beside them: when the group moves, and when not."""
+"""Consumer groups whose members subscribe by regular expressions, and classic members beside them: when the group epoch moves."""
 
 from __future__ import annotations
 
