@@ -31,6 +31,7 @@ from broker_sim.explain.transaction_model import (
 from broker_sim.explain.transaction_reasons import GroupMembers, reason
 
 __all__ = [
+    "TRANSACTION_APIS",
     "WORTH_TELLING_MS",
     "BlockedStableOffset",
     "JournalTransactions",
@@ -42,7 +43,7 @@ __all__ = [
     "transactions",
 ]
 
-_APIS = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn", "Produce")
+TRANSACTION_APIS = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn", "Produce")
 """Requests of which each refusal is part of the history; of others only those that a rule hit."""
 
 
@@ -112,7 +113,9 @@ class TransactionReader:
         """The journal ends at ``last_ms``: requests without a response, and the states of logs that requests and transactions met."""
         self._ts_ms = last_ms
         for request in [request for requests in self._asked.values() for request in requests]:
-            if request.rules or request.waited_ms(self._ts_ms) >= WORTH_TELLING_MS:
+            if request.rules or (
+                request.call.api in TRANSACTION_APIS and request.waited_ms(self._ts_ms) >= WORTH_TELLING_MS
+            ):
                 self._put(request)
         for transaction in self.transactions:
             until_ms = transaction.completed_ms or self._ts_ms
@@ -167,7 +170,7 @@ class TransactionReader:
     def _arrived(self, request: TransactionRequest) -> None:
         request.order = self._order
         current = self._open.get(request.transactional_id)
-        if request.call.api not in _APIS or current is None or not _is_of(request, current):
+        if request.call.api not in TRANSACTION_APIS or current is None or not _is_of(request, current):
             return
         request.transaction = current
         if not current.result:
@@ -210,7 +213,7 @@ class TransactionReader:
         for request in self._asked.pop(number_of, ()):
             call = request.call
             call.answered(_part(event, request.transactional_id), self._ts_ms)
-            if call.api not in _APIS and not request.rules:
+            if call.api not in TRANSACTION_APIS and not request.rules:
                 continue
             if call.failed or request.rules or (call.took_ms or 0) >= WORTH_TELLING_MS:
                 known = self._known(request.transactional_id)

@@ -166,7 +166,7 @@ class TransactionHandle:
         return transactions(self._journal.events, self._now_ms).of(self.transactional_id)
 
     def explain(self) -> str:
-        """How each transaction ended, who ended it, how long it took and what it delayed; which requests were refused and why, and which
+        """How each transaction ended, who ended it, how long it took and what it delayed; which requests were refused and why; which
         faults delayed them, as text."""
         from broker_sim.explain.transaction_text import explain_transactions
 
