@@ -27,8 +27,8 @@ _ABOUT_ONE = {
 }
 """Errors of a topic or partition, and not of a coordinator, a member or a group; they are reported with their topics."""
 
-_LISTS = ("topics", "responses", "topic_data", "results")
-_PARTITIONS = ("partitions", "partition_responses", "partition_data")
+_LISTS = ("topics", "responses", "topic_data", "results", "results_by_topic_v3_and_below", "topic_results")
+_PARTITIONS = ("partitions", "partition_responses", "partition_data", "results_by_partition")
 _INDEXES = ("partition_index", "partition", "index")
 _SHOWN = 3
 
@@ -58,6 +58,8 @@ def rows(body: Event, names: Mapping[str, str], group: str | None = None) -> lis
                 else _of_topics(group_entry, names)
             )
     rows += _of_topics(body, names)
+    for transaction in _objects(body, "results_by_transaction"):
+        rows += _of_topics(transaction, names)
     for group_entry in _objects(body, "members"):
         if "error_code" in group_entry:
             member = visible(str(group_entry.get("member_id") or group_entry.get("group_instance_id") or "?"))
@@ -158,7 +160,7 @@ def _objects(event: Event, key: str) -> list[Event]:
 
 
 def _code(event: Event) -> int:
-    code = event.get("error_code")
+    code = event.get("error_code", event.get("partition_error_code"))
     return code if isinstance(code, int) and not isinstance(code, bool) else 0
 
 

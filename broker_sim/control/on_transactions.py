@@ -91,7 +91,10 @@ async def explain_transaction(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Explain in words how the transactions of an id ended, by whom, how long each took, and what it delayed."""
     events = cluster.observe().events
     require_in_journal(events, given["transactional_id"])
-    return {"transactional_id": given["transactional_id"], "text": explained(events, given["transactional_id"])}
+    return {
+        "transactional_id": given["transactional_id"],
+        "text": cluster.transaction(given["transactional_id"]).explain(),
+    }
 
 
 def require_in_journal(events: Iterable[dict[str, Any]], name: str) -> None:

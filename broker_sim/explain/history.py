@@ -55,7 +55,7 @@ class _HistoryReader:
         self.started = False
         self.early_hits: dict[int, list[str]] = {}
         self.around = ClusterEvents(self.history)
-        self.transactions = TransactionReader()
+        self.transactions = TransactionReader(self.around)
         self.deliveries = Deliveries(group)
         self.offsets = Offsets(self.history)
         self.failed_commits: deque[Call] = deque(maxlen=100)
@@ -422,6 +422,7 @@ class _HistoryReader:
         self.around.finish()
         clients = [info.client_id for info in past.members.values()]
         past.deliveries = self.deliveries if self.deliveries.partitions else None
+        self.transactions.finish(past.last_ms)
         past.transactions, past.blocked = concern(self.transactions, self.group, clients, past.last_ms)
         for rebalance in past.rebalances:
             rebalance.conditions = [span for span in past.spans if span.kind != "fault" and _overlap(span, rebalance)]

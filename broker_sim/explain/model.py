@@ -10,7 +10,7 @@ from broker_sim.explain.deliveries import ShareGroupReader as Deliveries
 from broker_sim.explain.epoch_steps import Holding
 from broker_sim.explain.events import Call, GroupSnapshot
 from broker_sim.explain.rebalances import Cause, Phases
-from broker_sim.explain.transactions import BlockedStableOffset, TransactionHistory
+from broker_sim.explain.transaction_model import BlockedStableOffset, TransactionHistory
 
 __all__ = [
     "Arrival",

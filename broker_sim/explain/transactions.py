@@ -1,119 +1,50 @@
-"""What became of transactions: who began them, how they ended and by whom, how long it took, and which readers they blocked.
+"""What became of transactions: who began them, how they ended and by whom, how long it took, and which readers they blocked; and which
+requests of their producers were refused, or had no response, and why.
 
     found = transactions(events)               # every transaction of the journal, and what no coordinator knew of
 
 It is read from the journal's events ``transaction``, ``marker``, ``pending_offsets`` and ``last_stable_offset``; requests have their
-senders.
+senders. Rules that hit a request, states of logs and steps of the clock come from `ClusterEvents`, as those of groups.
 A reader waits where its last read_committed Fetch begins at the last stable offset while a transaction holds that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
-from broker_sim.common.answers import errors_of, named_topics
-from broker_sim.explain.events import Event, items, names_in, number, table, text
+from broker_sim.common.answers import named_topics, rows
+from broker_sim.explain.cluster_events import ClusterEvents
+from broker_sim.explain.events import Call, Event, items, names_in, number, table, text
+from broker_sim.explain.model import History, Span
+from broker_sim.explain.transaction_model import (
+    NOT_ITS_OWN,
+    WORTH_TELLING_MS,
+    BlockedStableOffset,
+    EpochChange,
+    Marker,
+    Sender,
+    TransactionalId,
+    TransactionHistory,
+    TransactionRequest,
+)
+from broker_sim.explain.transaction_reasons import GroupMembers, reason
 
 __all__ = [
+    "TRANSACTION_APIS",
+    "WORTH_TELLING_MS",
     "BlockedStableOffset",
     "JournalTransactions",
     "Marker",
     "TransactionHistory",
     "TransactionReader",
+    "TransactionRequest",
     "concern",
     "transactions",
 ]
 
-WORTH_TELLING_MS = 1000
-"""A reader that waits less than that waits for any transaction, as it is meant to."""
-_FENCING = ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_PRODUCER_ID_MAPPING", "INVALID_TXN_STATE")
-_NOT_ITS_OWN = ("fenced", "timed out")
-"""Results that were not its producer's."""
-
-
-@dataclass(slots=True)
-class Sender:
-    """The sender of a request: its API, client id, host and connection."""
-
-    api: str
-    client_id: str
-    client_host: str
-    connection: int | None = None
-
-    @property
-    def words(self) -> str:
-        return self.client_id or "a client without an id"
-
-
-@dataclass(slots=True)
-class Marker:
-    """One on its way. ``tries``: how often it was sent; ``error``: the last one."""
-
-    partition: str
-    sent_ms: int
-    written_ms: int | None = None
-    tries: int = 0
-    error: str | None = None
-
-
-@dataclass(slots=True, eq=False)
-class BlockedStableOffset:
-    """A last stable offset that did not move. ``transaction``: whose; None where no coordinator knew of one: it hangs. ``readers``: who
-    waited there, by client id, since when. ``ended_by``: the transaction whose marker ended it, or the client that sent one."""
-
-    log: str
-    offset: int
-    from_ms: int
-    producer_id: int | None
-    transaction: TransactionHistory | None = None
-    to_ms: int | None = None
-    readers: dict[str, int] = field(default_factory=dict)
-    ended_by: TransactionHistory | str | None = None
-    order: int = 0
-
-    @property
-    def hangs(self) -> bool:
-        return self.transaction is None
-
-    @property
-    def lost_abort(self) -> bool:
-        """What came too late for its own transaction, which was over, was committed with the next one (KIP-890)."""
-        return self.hangs and isinstance(self.ended_by, TransactionHistory) and self.ended_by.result == "commit"
-
-
-@dataclass(slots=True, eq=False)
-class TransactionHistory:
-    """One transaction. Times are ms of the brokers' clock; ``begun_ms`` None where the journal begins later. ``result``: ``commit``,
-    ``abort``, ``fenced``, ``timed out``, "" while it is open."""
-
-    transactional_id: str
-    log: str
-    producer_id: int
-    epoch: int
-    begun_ms: int | None
-    began_by: Sender | None = None
-    timeout_ms: int | None = None
-    partitions: list[str] = field(default_factory=list)
-    pending_offsets: dict[str, dict[str, int]] = field(default_factory=dict)
-    result: str = ""
-    decided_ms: int | None = None
-    ended_by: Sender | None = None
-    completed_ms: int | None = None
-    markers: dict[str, Marker] = field(default_factory=dict)
-    blocked: list[BlockedStableOffset] = field(default_factory=list)
-    refused: list[tuple[int, str, str]] = field(default_factory=list)  # when, the state that the log refused, its error
-    found_ms: list[int] = field(default_factory=list)  # when another coordinator took it over
-    fenced: list[tuple[int, Sender, str]] = field(default_factory=list)  # whom it was no longer theirs, and the error
-    order: int = 0
-
-    @property
-    def over(self) -> bool:
-        return self.completed_ms is not None
-
-    def lasted_ms(self, until_ms: int) -> int | None:
-        """From its beginning to its last marker, or to ``until_ms``."""
-        return None if self.begun_ms is None else (self.completed_ms or until_ms) - self.begun_ms
+TRANSACTION_APIS = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn", "Produce")
+"""Requests of which each refusal is part of the history; of others only those that a rule hit."""
 
 
 @dataclass(slots=True)
@@ -126,6 +57,9 @@ class JournalTransactions:
     """Transactional id -> Kafka's name of its last state."""
     producers: dict[str, tuple[int, int]]
     """Transactional id -> its last (producer id, epoch): after a timeout the epoch that fenced the producer."""
+    ids: dict[str, TransactionalId]
+    around: ClusterEvents
+    """Rules, states of logs, the clock."""
     first_ms: int
     last_ms: int
 
@@ -134,25 +68,34 @@ class JournalTransactions:
 
 
 class TransactionReader:
-    """Reads them, event by event."""
+    """Reads them, event by event. ``around`` is given each event before."""
 
-    def __init__(self) -> None:
+    def __init__(self, around: ClusterEvents) -> None:
+        self.around = around
         self.transactions: list[TransactionHistory] = []
         self.hanging: list[BlockedStableOffset] = []
         self.states: dict[str, str] = {}
         self.producers: dict[str, tuple[int, int]] = {}
+        self.ids: dict[str, TransactionalId] = {}
         self._open: dict[str, TransactionHistory] = {}
-        self._last: dict[str, TransactionHistory] = {}
         self._blocked: dict[str, BlockedStableOffset] = {}
-        self._asked: dict[int, tuple[Sender, str | None]] = {}
+        self._asked: dict[int, list[TransactionRequest]] = {}
+        self._senders: dict[int, Sender] = {}
         self._position: dict[
             tuple[str, str], tuple[int, int]
         ] = {}  # of readers: (client id, partition) -> offset, since
         self._markers_of: Sender | None = None
+        self._groups = GroupMembers()
         self._ts_ms = self._order = 0
         self._handlers = {
             "request": self._request,
             "response": self._response,
+            "connection": self._connection,
+            "fault": self._fault,
+            "clock": self._clock,
+            "load": self._load,
+            "group": lambda event: self._groups.group(event, self._ts_ms),
+            "epochs": lambda event: self._groups.epochs(event, self._ts_ms),
             "transaction": self._transaction,
             "marker": self._marker,
             "pending_offsets": self._pending_offsets,
@@ -166,6 +109,43 @@ class TransactionReader:
             self._ts_ms, self._order = ts_ms, order
             handler(event)
 
+    def finish(self, last_ms: int) -> None:
+        """The journal ends at ``last_ms``: requests without a response, and the states of logs that requests and transactions met."""
+        self._ts_ms = last_ms
+        for request in [request for requests in self._asked.values() for request in requests]:
+            if request.rules or (
+                request.call.api in TRANSACTION_APIS and request.waited_ms(self._ts_ms) >= WORTH_TELLING_MS
+            ):
+                self._put(request)
+        for transaction in self.transactions:
+            until_ms = transaction.completed_ms or self._ts_ms
+            logs = [transaction.log, *transaction.partitions]
+            transaction.spans = self._spans(logs, transaction.begun_ms or 0, until_ms)
+            for request in transaction.requests:
+                self._note_spans(request, transaction.log)
+        for known in self.ids.values():
+            for request in known.requests:
+                self._note_spans(request, known.log)
+
+    def _note_spans(self, request: TransactionRequest, log: str | None) -> None:
+        call = request.call
+        logs = call.topics if call.api == "Produce" else [log or ""]
+        request.spans = self._spans(logs, call.ts_ms, call.answered_ms or self._ts_ms)
+
+    def _spans(self, logs: Iterable[str], from_ms: int, to_ms: int) -> list[Span]:
+        return [
+            span
+            for log in dict.fromkeys(logs)
+            for _, span in self.around.log_spans.get(log, ())
+            if span.from_ms <= to_ms and (span.to_ms is None or span.to_ms > from_ms) and span.to_ms != span.from_ms
+        ]
+
+    def _known(self, name: str) -> TransactionalId:
+        known = self.ids.get(name)
+        if known is None:
+            known = self.ids[name] = TransactionalId(name, self._ts_ms, self._order)
+        return known
+
     # who asks
 
     def _request(self, event: Event) -> None:
@@ -174,11 +154,40 @@ class TransactionReader:
         body = table(event, "body")
         if owner is not None or api == "WriteTxnMarkers":
             who = Sender(api, client, text(event, "client_host") or "", number(event, "connection"))
-            self._asked[number(event, "request") or 0] = who, owner
-            if api == "WriteTxnMarkers":
+            request = number(event, "request") or 0
+            self._senders[request] = who
+            if owner is not None:
+                asked = self._asked[request] = []
+                for name, producer in _producers(owner, body):
+                    asked.append(TransactionRequest(Call.of(event, self._ts_ms), name, who, producer))
+                    self._arrived(asked[-1])
+            else:
                 self._markers_of = who
+                self._foreign_markers(who, body)
         elif api == "Fetch" and number(body, "isolation_level") == 1:
             self._reads(client, body, named_topics(body, names_in(event, "topics")))
+
+    def _arrived(self, request: TransactionRequest) -> None:
+        request.order = self._order
+        current = self._open.get(request.transactional_id)
+        if request.call.api not in TRANSACTION_APIS or current is None or not _is_of(request, current):
+            return
+        request.transaction = current
+        if not current.result:
+            current.last_request = request
+            if request.sender.connection is not None:
+                current.connections.add(request.sender.connection)
+
+    def _foreign_markers(self, who: Sender, body: Event) -> None:
+        """Markers that a client writes: `kafka-transactions abort` does."""
+        for marker in items(body, "markers"):
+            current = self._of(number(marker, "producer_id")) if isinstance(marker, Mapping) else None
+            for topic in items(marker, "topics") if current is not None else ():
+                for index in items(topic, "partition_indexes") if isinstance(topic, Mapping) else ():
+                    kind = "a commit" if marker.get("transaction_result") is True else "an abort"
+                    where = f"{kind} marker to {text(topic, 'name')}-{index}"
+                    assert current is not None
+                    current.foreign_markers.append((self._ts_ms, who, where))
 
     def _reads(self, client: str, body: Event, names: Mapping[str, str]) -> None:
         for topic in items(body, "topics"):
@@ -195,37 +204,85 @@ class TransactionReader:
                     blocked.readers.setdefault(client, self._ts_ms)
 
     def _response(self, event: Event) -> None:
-        asked = self._asked.pop(number(event, "request") or 0, None)
-        error = next((code for code in errors_of(event) if code in _FENCING), None)
-        if asked is None:
-            return
-        who, owner = asked
-        if who is self._markers_of:
+        number_of = number(event, "request") or 0
+        sender = self._senders.get(number_of)
+        if event.get("action") != "not answered":  # what it has begun may end later
+            self._senders.pop(number_of, None)
+        if sender is not None and sender is self._markers_of:
             self._markers_of = None
-        if owner is None or error is None:
-            return
-        last = self._open.get(owner) or self._last.get(owner)
-        if last is None or last.result not in _NOT_ITS_OWN:
-            last = self._taken_from(who, owner)
-        if last is not None:
-            last.fenced.append((self._ts_ms, who, error))
+        for request in self._asked.pop(number_of, ()):
+            call = request.call
+            call.answered(_part(event, request.transactional_id), self._ts_ms)
+            if call.api not in TRANSACTION_APIS and not request.rules:
+                continue
+            if call.failed or request.rules or (call.took_ms or 0) >= WORTH_TELLING_MS:
+                known = self._known(request.transactional_id)
+                if call.errors:
+                    current = self._open.get(request.transactional_id)
+                    request.reason = reason(known, request, current, self._groups, self._ts_ms)
+                self._put(request)
 
-    def _taken_from(self, who: Sender, owner: str) -> TransactionHistory | None:
-        """The last transaction that was ended for this client: others may have come under the same id before it asks again."""
+    def _put(self, request: TransactionRequest) -> None:
+        """A request that did not go well: to its transaction, or else to its id."""
+        name, current = request.transactional_id, self._open.get(request.transactional_id)
+        if request.transaction is None and current is not None and _is_of(request, current):
+            request.transaction = current  # it began with this request
+        if request.is_fenced and request.transaction is None:
+            request.transaction = self._taken_from(request)
+        if request.call.errors == {"CONCURRENT_TRANSACTIONS"} and not request.rules:
+            request.transaction = None  # it waits for the end of an earlier one
+        known = self._known(name)
+        (known.requests if request.transaction is None else request.transaction.requests).append(request)
+
+    def _taken_from(self, request: TransactionRequest) -> TransactionHistory | None:
+        """The last transaction that was ended for this producer: others may have come under the same id before it asks again."""
         for transaction in reversed(self.transactions):
-            if (
-                transaction.transactional_id == owner
-                and transaction.result in _NOT_ITS_OWN
-                and transaction.began_by is not None
-            ):
-                began = transaction.began_by
-                if (began.client_id, began.client_host) == (who.client_id, who.client_host):
-                    return transaction
+            if transaction.transactional_id != request.transactional_id or transaction.result not in NOT_ITS_OWN:
+                continue
+            began, its = transaction.began_by, (transaction.producer_id, transaction.epoch)
+            if request.producer is None or began is None:
+                same = began is None or began.is_client_of(request.sender)
+            else:
+                same = request.producer == its or (request.producer[0] == -1 and began.is_client_of(request.sender))
+            if same:
+                return transaction
         return None
 
+    def _fault(self, event: Event) -> None:
+        for request in self._asked.get(number(event, "request") or 0, ()):
+            request.rules.append(text(event, "rule") or text(event, "verdict") or "fault")
+            request.call.faults.append(text(event, "verdict") or request.rules[-1])
+            self._known(request.transactional_id).hits.append(str(event.get("fault")))
+
+    def _connection(self, event: Event) -> None:
+        if event.get("action") != "closed":
+            return
+        connection = number(event, "connection")
+        for current in self._open.values():
+            if connection in current.connections and not current.result:
+                current.connections.discard(connection)
+                if not current.connections:
+                    current.closed_ms = self._ts_ms
+
+    def _clock(self, event: Event) -> None:
+        ms = number(event, "ms")
+        for current in self._open.values() if ms is not None else ():
+            if not current.result:
+                current.advanced_ms.append(ms or 0)
+
+    def _load(self, event: Event) -> None:
+        log, action = text(event, "log"), event.get("action")
+        for known in self.ids.values() if action == "unloaded" else ():
+            if log is not None and known.log == log and self.states.get(known.transactional_id) != "Dead":
+                words = f"the coordinator of {log} was unloaded: until it is loaded again, no broker knows the id"
+                known.ends.append((self._ts_ms, self._order, words))
+
     def _who(self, event: Event) -> Sender | None:
-        asked = self._asked.get(number(table(event, "cause"), "request") or 0)
-        return None if asked is None else asked[0]
+        cause = table(event, "cause")
+        request = number(cause, "request") or 0
+        if request == 0 and text(cause, "client_id") is not None:
+            return Sender(text(cause, "api") or "", text(cause, "client_id") or "", "")
+        return self._senders.get(request)
 
     # what the coordinator does
 
@@ -233,16 +290,16 @@ class TransactionReader:
         name, action = text(event, "transactional_id"), text(event, "action")
         if name is None or action is None:
             return
-        self.states[name] = text(event, "state") or ""
-        current = self._open.get(name)
+        known, current = self._known(name), self._open.get(name)
+        known.log = text(event, "log") or known.log
         if action == "refused":
-            self.states.pop(name, None) if current is None else None
+            error, state = text(event, "error") or "", text(event, "state") or ""
+            known.not_stored[number(table(event, "cause"), "request") or 0] = error
             if current is not None:
-                current.refused.append((self._ts_ms, text(event, "state") or "", text(event, "error") or ""))
+                current.refused.append((self._ts_ms, state, error))
             return
-        producer_id = number(event, "producer_id")
-        if producer_id is not None and producer_id >= 0:  # not of `expired`
-            self.producers[name] = producer_id, number(event, "epoch") or 0
+        self.states[name] = text(event, "state") or ""
+        self._epoch(known, event, action)
         if action in ("begun", "found") and current is None:
             current = self._begin(event, name, action)
         if current is None:
@@ -261,10 +318,26 @@ class TransactionReader:
             current.result = text(event, "result") or ("commit" if self.states[name] == "PrepareCommit" else "abort")
             current.decided_ms, current.ended_by = self._ts_ms, self._who(event)
             current.epoch = current.epoch if current.epoch >= 0 else number(event, "epoch") or 0
+            known.last = current
         elif action == "completed":
             current.completed_ms = self._ts_ms
             del self._open[name]
-            self._last[name] = current
+
+    def _epoch(self, known: TransactionalId, event: Event, action: str) -> None:
+        """The producer id and epoch of an id after a step, and its end."""
+        producer_id, epoch = number(event, "producer_id"), number(event, "epoch") or 0
+        if action == "expired":
+            known.expired_ms = self._ts_ms
+            words = "the id expired, unused for transactional.id.expiration.ms, and its coordinator forgot its producer"
+            known.ends.append((self._ts_ms, self._order, words))
+        name = known.transactional_id
+        if producer_id is None or producer_id < 0:  # of `expired`
+            self.producers.pop(name, None)
+            return
+        if self.producers.get(name) != (producer_id, epoch) or action == "producer":
+            how = "initialized" if action == "producer" else (text(event, "result") or "")
+            known.epochs.append(EpochChange(self._ts_ms, producer_id, epoch, how, self._who(event), self._order))
+        self.producers[name] = producer_id, epoch
 
     def _begin(self, event: Event, name: str, action: str) -> TransactionHistory:
         started = number(event, "started_ms")
@@ -279,12 +352,25 @@ class TransactionReader:
             names_in(event, "partitions"),
             order=self._order,
         )
+        self._began_with(made, event)
         self.transactions.append(made)
         self._open[name] = made
         for blocked in self._blocked.values():  # as it was found: the logs are looked at before their coordinators
             if blocked.transaction is None and blocked.producer_id == made.producer_id and action == "found":
                 self._give(blocked, made)
         return made
+
+    def _began_with(self, made: TransactionHistory, event: Event) -> None:
+        """Its first request is of its producer; the client that fenced the last one uses the id."""
+        for request in self._asked.get(number(table(event, "cause"), "request") or 0, ()):
+            request.transaction, made.last_request = made, request
+            if request.sender.connection is not None:
+                made.connections.add(request.sender.connection)
+        for transaction in reversed(self.transactions):
+            if transaction.transactional_id == made.transactional_id:
+                by = transaction.ended_by
+                transaction.reused = made.began_by is not None and by is not None and made.began_by.is_client_of(by)
+                break
 
     def _marker(self, event: Event) -> None:
         current, partition = self._open.get(text(event, "transactional_id") or ""), text(event, "partition")
@@ -349,8 +435,9 @@ class TransactionReader:
 def concern(
     result: TransactionReader, group: str, clients: Iterable[str], until_ms: int
 ) -> tuple[list[TransactionHistory], list[BlockedStableOffset]]:
-    """What concerns a group: the transactions that commit for it, those whose end its members (``clients``: their client ids) waited
-    for long enough to be reported; and the last stable offsets at which they waited, of transactions that hang, too."""
+    """What concerns a group: the transactions that commit for it, or should have, those whose end its members (``clients``: their
+    client ids) waited for long enough to be reported; and the last stable offsets at which they waited, of transactions that hang,
+    too."""
     ours = set(clients)
 
     def waited(blocked: BlockedStableOffset) -> bool:
@@ -362,21 +449,64 @@ def concern(
     mine = [
         transaction
         for transaction in result.transactions
-        if group in transaction.pending_offsets or any(map(waited, transaction.blocked))
+        if group in transaction.pending_offsets
+        or any(map(waited, transaction.blocked))
+        or any(request.call.group == group and request.is_serious for request in transaction.requests)
     ]
     blocked = [blocked for transaction in mine for blocked in transaction.blocked if waited(blocked)]
     return mine, [*blocked, *filter(waited, result.hanging)]
 
 
-def transactions(events: Iterable[Event]) -> JournalTransactions:
-    """Every transaction of a journal."""
-    reader, first_ms, last_ms = TransactionReader(), None, 0
+def transactions(events: Iterable[Event], until_ms: int = 0) -> JournalTransactions:
+    """Every transaction of a journal. ``until_ms``: the present time of a running cluster, if it is after the last event."""
+    past = History("")
+    around = ClusterEvents(past)
+    reader, first_ms, last_ms = TransactionReader(around), None, 0
     for order, event in enumerate(events, 1):
         if isinstance(event, Mapping):
             ts_ms = number(event, "ts_ms")
             last_ms = max(last_ms, ts_ms or 0)
-            first_ms = last_ms if first_ms is None else first_ms
+            if first_ms is None:
+                first_ms = past.first_ms = last_ms
+            around.take(event, last_ms, order)
             reader.take(event, last_ms, order)
+    past.last_ms = last_ms = max(last_ms, until_ms)
+    reader.finish(last_ms)
     return JournalTransactions(
-        reader.transactions, reader.hanging, reader.states, reader.producers, first_ms or 0, last_ms
+        *(reader.transactions, reader.hanging, reader.states, reader.producers, reader.ids, around),
+        first_ms or 0,
+        last_ms,
     )
+
+
+def _producers(owner: str, body: Event) -> Iterator[tuple[str, tuple[int, int] | None]]:
+    """The transactional ids that a request names, each with its producer id and epoch."""
+    named = [row for row in items(body, "transactions") if isinstance(row, Mapping)]
+    for row in named:
+        yield text(row, "transactional_id") or owner, _producer(row, "")
+    if not named:
+        yield owner, _producer(body, "") or _producer(body, "v3_and_below_")
+
+
+def _producer(body: Event, prefix: str) -> tuple[int, int] | None:
+    producer_id, epoch = number(body, f"{prefix}producer_id"), number(body, f"{prefix}producer_epoch")
+    return None if producer_id is None or epoch is None or producer_id < 0 else (producer_id, epoch)
+
+
+def _part(event: Event, owner: str) -> Event:
+    """A response, of several transactions' the one about this."""
+    body = table(event, "body")
+    results = [row for row in items(body, "results_by_transaction") if isinstance(row, Mapping)]
+    if len(results) <= 1:
+        return event
+    mine = {**body, "results_by_transaction": [row for row in results if text(row, "transactional_id") == owner]}
+    errors = [row.error for row in rows(mine, {}) if row.error]
+    return {**event, "body": mine, "error": errors[0] if errors else None}
+
+
+def _is_of(request: TransactionRequest, transaction: TransactionHistory) -> bool:
+    """Whether it is a request of the transaction's own producer."""
+    if request.producer is not None:
+        return request.producer == (transaction.producer_id, transaction.epoch)
+    began = transaction.began_by
+    return request.call.api == "Produce" and (began is None or began.is_client_of(request.sender))

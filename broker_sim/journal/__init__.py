@@ -105,6 +105,9 @@ class Seen(dict[str, Any]):
 PROBE = "__commit_probe"
 """The prefix of the groups of `GroupHandle.commit_probe`, which no client uses and no list of groups contains."""
 
+INSIDE = "broker-sim"
+"""The client id of requests that no client sent: aborts, commits and heartbeats from the test, the command line or HTTP."""
+
 
 def groups_in(events: Iterable[Mapping[str, Any]]) -> list[str]:
     """The groups that events speak of, in the order in which they appear; without those of probes."""

@@ -158,7 +158,7 @@ EVENTS: dict[str, dict[str, str]] = {
         "decided), `completed` (every marker is written), `expired`, `refused` (the append failed, nothing changed), `found` (by a "
         "loading coordinator: begun, or decided)",
         "state": "Kafka's name of the new state; of `refused` the state that was not stored",
-        "result?": "of `prepared`: `commit`, `abort`, `fenced` (aborted by another producer with the same id), `timed out`",
+        "result?": "of `prepared`: `commit`, `abort`, `fenced` (aborted by an InitProducerId for the same id), `timed out`",
         "producer_id": "producer id; -1 of `expired`",
         "epoch": "its epoch",
         "partitions": "partitions of the transaction; of `added` the new ones, of `completed` those with a marker",
@@ -349,8 +349,9 @@ PARTS: dict[str, dict[str, str]] = {
     "cause": {
         "kind": "`request`, `timer`, `append` (an append failed), `committed`, `topics` (topics were deleted), `marker` (a "
         "marker was appended), `markers` (all markers of a transaction are written), `load`, `unload`",
-        "request?": "number of the request",
+        "request?": "number of the request; 0 if no client sent it",
         "api?": "its API",
+        "client_id?": "of a request that no client sent: `broker-sim`, an abort from the test, the command line or HTTP",
         "member?": "member id of the request or timer",
         "timer?": "which timer, as in *timer*",
         "group?": "group id of the timer",

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 
 from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count, is_other, times
+from broker_sim.journal import INSIDE
 from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LONG_MS, Finding, by_group
 from broker_sim.pipeline.log_findings import is_orderly
@@ -470,13 +471,22 @@ def _ended_for_it(row: Row, who: str, where: str, lasted: str) -> Finding:
     words = f"The transaction{began} of {who} in {where}, begun at {when(row['from_ms'])}, was aborted after {lasted}"
     if row["result"] == "fenced":
         by = f" by {row['ended_by']}" if row["ended_by"] else ""
-        words += f"{by}, as another producer initialized the same transactional.id: the first one is fenced"
+        words += (
+            ", by an abort from the test, the command line or HTTP: its producer is fenced"
+            if row["ended_by"] == INSIDE
+            else f"{by}, as another producer initialized the same transactional.id: the first one is fenced"
+        )
         advice = "This is correct if its process was replaced. Two running producers with one transactional.id fence each other."
+        if row["ended_by"] == INSIDE:
+            advice = "This is what the abort of a transactional id does, as Admin.fenceProducers."
     else:
         words += ", as its timeout had expired"
         if row["timeout_ms"] is not None:
             words += f" ({duration_text(row['timeout_ms'])})"
+        words += f": {row['cause']}" if row["cause"] else ""
         advice = "Its producer may have hung or died, or its transactions take longer than transaction.timeout.ms."
+        if row["cause"]:
+            advice = "The coordinator aborts a transaction that is open for longer than transaction.timeout.ms."
     if row["groups"]:
         words += f"; pending offsets of {named(row['groups'])} were discarded with it"
     slow = (row["blocked_ms"] or 0) >= LONG_MS or row["result"] == "timed out"
@@ -523,13 +533,15 @@ def _transactions(facts: ReportFacts) -> Iterable[Finding]:
             words += f", although its timeout of {duration_text(row['timeout_ms'])} has expired"
         if row["groups"]:
             words += f"; offsets of {named(row['groups'])} are pending in it"
+        words += f"; {row['cause']}" if row["cause"] else ""
         words += _markers_took(row) + _readers_waited(row)
         yield Finding(
             "transaction",
             "bad" if over or row["end"] is None else "warn",
             (800 if over else 200) + min((row["open_ms"] or 0) / 1000, 90),
             f"{words}.",
-            "Its producer may hang, or have died: the coordinator aborts a transaction after transaction.timeout.ms. One that"
+            ("" if row["cause"] else "Its producer may hang, or have died. ")
+            + "The coordinator aborts a transaction after transaction.timeout.ms. One that"
             " stays open longer must be aborted by an operator: kafka-transactions find-hanging, and abort.",
             row["groups"][0] if row["groups"] and len(row["groups"]) == 1 else None,
             row["log_partition"],

@@ -26,7 +26,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from broker_sim.explain.transaction_requests import what_delayed_it
 from broker_sim.explain.transactions import (
+    TRANSACTION_APIS,
     WORTH_TELLING_MS,
     BlockedStableOffset,
     JournalTransactions,
@@ -235,25 +237,35 @@ def rows_of_journal(lines: Iterable[bytes]) -> list[dict[str, Any]]:
     return [*rows, *(_hanging_row(blocked, result) for blocked in result.hanging)]
 
 
+_KINDS = ("last_stable_offset", "fault", "fault_added", "fault_removed", "clock", "connection", "state")
+"""Kinds of events that are read, too: what kept a transaction open. Other events have fields with some of these names."""
 _ABOUT = (
     *(b'"transaction', b'"marker"', b'"pending_offsets"', b'"staged"', b'"stable"', b'"WriteTxnMarkers"'),
-    *(
-        b'"event":"last_stable_offset"',
-        b'"event": "last_stable_offset"',
-    ),  # responses to Fetch have a field of that name
+    *(pair.encode() for kind in _KINDS for pair in (f'"event":"{kind}"', f'"event": "{kind}"')),
     *(b'"isolation_level":1', b'"isolation_level": 1'),
+    *(f'"{api}"'.encode() for api in TRANSACTION_APIS if api != "Produce"),
 )
-"""Texts in the lines about transactions and read_committed fetches; only these lines are parsed as JSON."""
+"""Texts in the lines about transactions and read_committed fetches; only these lines are parsed as JSON, and responses to Produce
+while one with a transactional id has no response."""
 
 
 def _events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     last: bytes | None = None
+    written: set[object] = set()  # numbers of transactional Produce requests without a response
     for line in lines:
         last = line
-        if any(word in line for word in _ABOUT):
+        if any(word in line for word in _ABOUT) or (written and b'"Produce"' in line):
             event = _event(line)
-            if event is not None:
-                yield event
+            if event is None:
+                continue
+            if event.get("api") == "Produce":
+                if event.get("event") == "request" and event.get("transactional_id"):
+                    written.add(event.get("request"))
+                elif event.get("request") in written:
+                    written.discard(event.get("request"))
+                else:
+                    continue
+            yield event
     if last is not None and (event := _event(last)) is not None:
         yield {**event, "event": "mark"}  # when the journal ends
 
@@ -281,6 +293,7 @@ def _journal_row(transaction: TransactionHistory, result: JournalTransactions) -
         "result": transaction.result or None,
         "began_by": None if transaction.began_by is None else transaction.began_by.client_id,
         "ended_by": None if transaction.ended_by is None else transaction.ended_by.client_id,
+        "cause": what_delayed_it(transaction, result.last_ms)[0] or None,
         "timeout_ms": transaction.timeout_ms,
         "partitions": list(transaction.partitions),
         "blocked": [f"{span.log} at {span.offset}" for span in transaction.blocked],

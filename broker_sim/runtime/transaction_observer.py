@@ -45,8 +45,8 @@ class TransactionObserver:
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
-        self.requests: dict[int, tuple[int, str]] = {}
-        """Token of a request that is not answered -> its number in the journal and its API."""
+        self.requests: dict[int, tuple[int, str, str]] = {}
+        """Token of a request that is not answered -> its number in the journal, its API and client id."""
         self._causes: dict[tuple[int, str], Cause] = {}  # of the transition that is under way, by shard and id
         self._tries: dict[
             tuple[int, str, Partition], tuple[int, Err]
@@ -159,7 +159,7 @@ class TransactionObserver:
 
     def asked(self, token: int, ctx: RequestContext) -> None:
         """A request is about to be stepped."""
-        self.requests[token] = (getattr(ctx, "request_id", 0), ctx.route.name)
+        self.requests[token] = getattr(ctx, "request_id", 0), ctx.route.name, ctx.client_id or ""
 
     def answered(self, token: int) -> None:
         """A request has its answer."""
@@ -242,8 +242,9 @@ class TransactionObserver:
 
     def _cause(self, event: Event) -> Cause:
         if type(event) is Request:
-            number, api = self.requests.get(event.token, (0, ""))
-            return {"kind": "request", "request": number, "api": api or _APIS[type(event.body)]}
+            number, api, client_id = self.requests.get(event.token, (0, "", ""))
+            whose = {} if number or not client_id else {"client_id": client_id}
+            return {"kind": "request", "request": number, "api": api or _APIS[type(event.body)], **whose}
         if type(event) is TimerFired:
             return {"kind": "timer", "timer": event.key[0]}
         if type(event) is Appended:

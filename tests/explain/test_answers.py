@@ -257,6 +257,8 @@ def test_the_second_error_of_a_response_shows_a_fenced_producer() -> None:
     parts = [{"partition_index": 0, "error_code": UNKNOWN_TOPIC}, {"partition_index": 1, "error_code": 47}]
     body = {"topics": [{"name": "a", "partitions": parts}]}
     write("response", request=1, api="TxnOffsetCommit", error="UNKNOWN_TOPIC_OR_PARTITION", body=body)
-    assert "The TxnOffsetCommit of app was answered INVALID_PRODUCER_EPOCH" in explain_transactions(
-        events, "pay", 100_000
+    answer = (
+        "The TxnOffsetCommit of app was answered UNKNOWN_TOPIC_OR_PARTITION for a-0, INVALID_PRODUCER_EPOCH for a-1"
     )
+    text = explain_transactions(events, "pay", 100_000)
+    assert f"{answer} after 3 s, 1 s after it had arrived: another producer had initialized the id." in text

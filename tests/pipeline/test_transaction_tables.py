@@ -225,17 +225,29 @@ def test_each_end_has_its_sentence() -> None:
         "lost": {"hangs": True, "to_ms": T0 + 5000, "end": "committed", "lost_abort": True},
         "fenced": {"result": "fenced", "end": "aborted", "to_ms": T0 + 5000, "ended_by": "b", "began_by": "a"},
         "timed out": {"result": "timed out", "end": "aborted", "to_ms": T0 + 5000, "timeout_ms": 4000},
+        "by hand": {"result": "fenced", "end": "aborted", "to_ms": T0 + 5000, "ended_by": "broker-sim"},
+        "a fault": {"result": "timed out", "end": "aborted", "to_ms": T0 + 5000, "cause": "the fault x held it back"},
+        "open": {"cause": "the fault x held it back"},
         "decided": {"result": "commit", "decided_ms": T0 + 1000},
     }.items():
         facts = ReportFacts("run", None, None, transactions=[row | more])
         (told[what],) = [one for report in ABOUT_ACCOUNTS for one in report(facts)]
     assert {what: one.severity for what, one in told.items()} == {
         "hangs": "bad", "hung": "warn", "lost": "bad", "fenced": "note", "timed out": "warn", "decided": "bad",
+        "by hand": "note", "a fault": "warn", "open": "bad",
     }  # fmt: skip
     assert "until admin sent a marker" in told["hung"].text
     assert told["fenced"].text.startswith("The transaction of a of producer 7 in orders-0")
     assert "was aborted after 5 s by b, as another producer initialized" in told["fenced"].text
     assert "as its timeout had expired (4 s)" in told["timed out"].text
+    assert "may have hung or died" in told["timed out"].advice
+    assert ", as its timeout had expired: the fault x held it back." in told["a fault"].text
+    assert "; the fault x held it back." in told["open"].text
+    assert [
+        word for name in ("a fault", "open") for word in ("hung", "hang,", "died") if word in told[name].advice
+    ] == []
+    assert "by an abort from the test, the command line or HTTP: its producer is fenced" in told["by hand"].text
+    assert "another producer" not in told["by hand"].text
     assert "not all of its markers are written" in told["decided"].text
     assert set(SEEN.names) - set(TRANSACTIONS.names) == {"until_ms"}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.common.text import duration_ms
 from broker_sim.handlers import Routes
 from broker_sim.handlers.context import DEFERRED, RequestContext
-from broker_sim.journal import WaitTimeout
+from broker_sim.journal import INSIDE, WaitTimeout
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CLIENT_ID", "ask"]
 
-CLIENT_ID = "broker-sim"
+CLIENT_ID = INSIDE
 """The client id of such requests."""
 
 

@@ -163,13 +163,18 @@ class TransactionHandle:
         """Its transactions in the journal, in the order in which they began."""
         from broker_sim.explain.transactions import transactions
 
-        return transactions(self._journal.events).of(self.transactional_id)
+        return transactions(self._journal.events, self._now_ms).of(self.transactional_id)
 
     def explain(self) -> str:
-        """How each transaction ended, who ended it, how long it took and what it delayed, as text."""
+        """How each transaction ended, who ended it, how long it took and what it delayed; which requests were refused and why; which
+        faults delayed them, as text."""
         from broker_sim.explain.transaction_text import explain_transactions
 
-        return explain_transactions(self._journal.events, self.transactional_id)
+        return explain_transactions(self._journal.events, self.transactional_id, until_ms=self._now_ms)
+
+    @property
+    def _now_ms(self) -> int:
+        return self.cluster.state.clock.now_ms()
 
     def __repr__(self) -> str:
         return f"<transactional id {self.transactional_id!r}: {self._now()}>"

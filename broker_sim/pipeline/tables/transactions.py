@@ -52,7 +52,17 @@ TRANSACTIONS = TableSchema(
         ),
         ColumnSpec("began_by", STRING, "client id of the producer that began it", "journal"),
         ColumnSpec(
-            "ended_by", STRING, "client id of the producer that ended it; null if the coordinator did", "journal"
+            "ended_by",
+            STRING,
+            "client id of the producer that ended it, `broker-sim` for an abort from the test, the command line or HTTP; null if the "
+            "coordinator did",
+            "journal",
+        ),
+        ColumnSpec(
+            "cause",
+            STRING,
+            "what kept its producer from ending one that timed out or is open: a rule, a refused EndTxn, its last request, the clock",
+            "journal",
         ),
         ColumnSpec(
             "blocked", ArrayOf(STRING), "last stable offsets that waited for it: `orders-0 at 120`", "journal, data"
@@ -85,7 +95,18 @@ TRANSACTIONS = TableSchema(
 
 _SEEN = (
     *("run_id", "transactional_id", "producer_id", "from_ms", "to_ms", "end", "timeout_ms", "partitions", "source"),
-    *("decided_ms", "result", "began_by", "ended_by", "blocked", "blocked_ms", "readers", "hangs", "lost_abort"),
+    *(
+        "decided_ms",
+        "result",
+        "began_by",
+        "ended_by",
+        "cause",
+        "blocked",
+        "blocked_ms",
+        "readers",
+        "hangs",
+        "lost_abort",
+    ),
 )
 SEEN = TableSchema(
     "transactions_seen",
