@@ -14,6 +14,7 @@ __all__ = [
         "after",
         "because",
         "count",
+        "fault_words",
         "incident_words",
         "is_other",
         "late_to_rejoin",
@@ -53,6 +54,11 @@ def late_to_rejoin(*, retries: bool = False, whose: str = "its", protocol_type: 
         "a rebalance callback of it may have taken long",
     ]
     return f"{', '.join(may[:-1])}, or {may[-1]} (a broker does not see which)"
+
+
+def fault_words(call: Call) -> str:
+    """What a rule of a fault did to a call, else "": equal answers of rules and of brokers differ in nothing else."""
+    return f" [fault: {call.faults[-1]}]" if call.faults else ""
 
 
 def quoted(words: str) -> str:

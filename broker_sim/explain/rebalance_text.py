@@ -13,6 +13,7 @@ from broker_sim.explain.phrases import (
     after,
     because,
     count,
+    fault_words,
     joined,
     late_to_rejoin,
     listed,
@@ -167,7 +168,7 @@ def _together(past: History, rebalance: Rebalance, late: list[Arrival]) -> str:
 
 def _cut_joins(past: History, rebalance: Rebalance) -> list[str]:
     """JoinGroups that did not wait for the window's end."""
-    joins = Counter((call.member, call.outcome, _rounded(call)) for call in rebalance.cut_joins)
+    joins = Counter((call.member, call.outcome, _rounded(call) + fault_words(call)) for call in rebalance.cut_joins)
     clauses = [
         f"the deferred JoinGroup of {past.name(who)} was answered {outcome} {took}{f' {times(number)}' if number > 1 else ''}"
         for (who, outcome, took), number in joins.most_common(FEW)
@@ -416,7 +417,7 @@ def life_of(past: History, rebalance: Rebalance) -> str:
         words = [f"It was {lasted}, until {clock(until)}."]
     words += commit_words(past, commits_of(calls))
     errors = Counter(
-        (call.api, call.outcome)
+        (call.api, call.outcome + fault_words(call))
         for call in calls
         if call.failed and call.api not in ("OffsetCommit", "TxnOffsetCommit", "JoinGroup")
     )
@@ -446,11 +447,11 @@ def commit_words(past: History, commits: list[Call]) -> list[str]:
         slow = f" (the slowest {after(slowest)})" if slowest >= 100 else ""
         sentences.append(f"{count(len(good), 'commit')} answered{slow}.")
     if failed:
-        kinds = Counter(map(_errors, failed))
+        kinds = Counter((_errors(call), fault_words(call)) for call in failed)
         parts = []
-        for errors, number in kinds.most_common(FEW):
-            some = [call for call in failed if _errors(call) == errors]
-            whole = f"{_for_whom(past, some, errors)} {_spread(some)}"
+        for (errors, fault), number in kinds.most_common(FEW):
+            some = [call for call in failed if _errors(call) == errors and fault_words(call) == fault]
+            whole = f"{_for_whom(past, some, errors)} {_spread(some)}{fault}"
             parts.append(f"{number} {whole}" if len(kinds) > 1 else whole)
         sentences.append(f"{count(len(failed), 'commit')} failed: {joined(parts)}.")
     if in_part:
