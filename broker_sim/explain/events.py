@@ -82,6 +82,8 @@ class Call:
     """The partitions whose offsets were published for it."""
     rows: list[Row] = field(default_factory=list)
     """What its answer says of each partition, member or group; empty where it says one thing of all, or is not known."""
+    creates_topic: bool = False
+    """Whether it is the FindCoordinator that creates the internal topic: Kafka answers it COORDINATOR_NOT_AVAILABLE."""
     body: Event = field(default_factory=dict, repr=False)
 
     @property

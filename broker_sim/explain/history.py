@@ -20,6 +20,7 @@ from broker_sim.explain.cluster_events import ClusterEvents
 from broker_sim.explain.deliveries import ShareGroupReader as Deliveries
 from broker_sim.explain.epoch_steps import EpochSteps, from_epochs, note_holdings
 from broker_sim.explain.events import Call, Event, GroupSnapshot, items, names_in, number, table, text
+from broker_sim.explain.first_lookup import FirstLookup
 from broker_sim.explain.model import Arrival, History, MemberInfo, Rebalance, Removal, Replacement, Span
 from broker_sim.explain.offsets import Offsets
 from broker_sim.explain.rebalance_series import rebalance_series
@@ -59,6 +60,7 @@ class _HistoryReader:
         self.deliveries = Deliveries(group)
         self.offsets = Offsets(self.history)
         self.failed_commits: deque[Call] = deque(maxlen=100)
+        self.first_lookup = FirstLookup()
         self.by_epochs: GroupSnapshot | None = None  # its members, where it is an epoch-based group
         self.epoch_steps = EpochSteps()
         self.came_back: tuple[GroupSnapshot, Cause] | None = None  # to the classic protocol, just now
@@ -92,6 +94,7 @@ class _HistoryReader:
         handler = self.handlers.get(str(event.get("event")))
         if handler is not None:
             handler(event)
+        self.first_lookup.take(event, self.history)
 
     # --- requests -------------------------------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ class Moment:
 
 def is_trouble(call: Call) -> bool:
     """Whether a response is worth a line."""
-    return call.failed and call.error not in MANNERS
+    return call.failed and call.error not in MANNERS and not call.creates_topic
 
 
 def moments(past: History) -> list[Moment]:
