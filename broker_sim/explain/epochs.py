@@ -3,25 +3,25 @@
 It is read from the journal's events ``epochs``. A partition that a member should have and hasn't is a wait; the member that has it, or
 has been asked to revoke it and has not acknowledged that, is the one that it waits for. Of a streams group (KIP-1071) these are tasks:
 an active one waits for the member that has it as active, and any for another member of the same process that has it in any role. What
-its topology lacks, and which heartbeats are refused for it, is also described. Why an epoch moved is described as far as a step shows
-it: what has changed of members, subscriptions, partitions, assignor; where none of them has, that is said.
+its topology lacks is also described. Why an epoch moved is described as far as a step shows it: what has changed of members,
+subscriptions, partitions, assignor; where none of them has, that is said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from broker_sim.common.text import clock, duration_text
 from broker_sim.explain.epoch_steps import ACTIVE, EpochStep, EpochSteps, MemberSnapshot, Unit
 from broker_sim.explain.events import Event, items, number, table, text
-from broker_sim.explain.phrases import count, joined, quoted, shortened, times
+from broker_sim.explain.phrases import count, joined, quoted, shortened
 
 __all__ = ["TimelineEntry", "holding_words", "summary"]
 
 _WORTH_TELLING_MS = 100
 """Waits that are shorter are the usual step from one heartbeat to the next, on clocks that don't stand still."""
-_REFUSALS = "StreamsGroupHeartbeat"
 _DEAD = "Dead"
 _OUT = {
     "session": "its session expired",
@@ -49,24 +49,11 @@ class _Wait:
     owner: str
 
 
-@dataclass(slots=True)
-class _Refusal:
-    """Heartbeats of a client that were refused with the same words, one after the other."""
-
-    since_ms: int
-    client: str
-    error: str
-    words: str
-    times: int = 1
-
-
 class _EpochReader:
-    def __init__(self, group: str) -> None:
-        self.group = group
+    def __init__(self, group: str, statics: Mapping[str, str]) -> None:
+        self.group, self.statics = group, statics
         self.topology: tuple[int | None, str] = (None, "")
         self.stale: set[str] = set()
-        self.asked: dict[int, str] = {}
-        self.refusals: dict[str, _Refusal] = {}
         self.steps = EpochSteps()
         self.state = ""
         self.log = ""
@@ -113,13 +100,13 @@ class _EpochReader:
         return self.steps.known
 
     def _name(self, event: Event) -> None:
-        """What the members that an event shows are called: by their instance, or their client where it is one member's alone."""
+        """Name the members that an event shows: by their instance, or by their client if it has one member alone."""
         rows = [row for row in items(event, "members") if isinstance(row, dict)]
         clients = [text(row, "client_id") for row in rows]
         for row, client in zip(rows, clients, strict=True):
             member_id = text(row, "member") or "?"
             alone = client is not None and clients.count(client) == 1
-            self.names[member_id] = text(row, "instance") or (client if alone and client else member_id)
+            self.names[member_id] = self.statics.get(member_id) or (client if alone and client else member_id)
 
     def _named(self, members: Iterable[str]) -> str:
         return joined([self.names[member] for member in members])
@@ -213,31 +200,6 @@ class _EpochReader:
                 words = f"{name} has topology epoch {has}, the group has {now[0]}: STALE_TOPOLOGY"
                 self._note(ts_ms, words)
 
-    # --- heartbeats of a streams group that were refused
-
-    def asks(self, event: Event) -> None:
-        """A heartbeat of a streams group."""
-        self.asked[number(event, "request") or 0] = text(event, "client_id") or text(event, "member") or "?"
-
-    def answered(self, event: Event) -> None:
-        """Note the response to a heartbeat: a refusal, with its error and message, is counted."""
-        client, error = self.asked.pop(number(event, "request") or 0, None), text(event, "error")
-        if client is None:
-            return
-        known, words = self.refusals.get(client), text(table(event, "body"), "error_message") or ""
-        if known is not None and (known.error, known.words) == (error, words):
-            known.times += 1
-            return
-        if known is not None:
-            self._describe_refusal(self.refusals.pop(client))
-        if error is not None and words:
-            self.refusals[client] = _Refusal(number(event, "ts_ms") or 0, client, error, words)
-
-    def _describe_refusal(self, refusal: _Refusal) -> None:
-        often = "" if refusal.times == 1 else f" {times(refusal.times)}"
-        words = f"{refusal.client}'s heartbeat was refused{often}: {refusal.error}, {_lower(refusal.words.rstrip('.'))}"
-        self.out.append(TimelineEntry(refusal.since_ms, words, kind="trouble"))
-
     def _owners(self) -> dict[Unit, list[str]]:
         by_owner: dict[Unit, list[str]] = {}
         for member_id, member in self.known.items():
@@ -301,8 +263,6 @@ class _EpochReader:
             still.setdefault((member, wait.owner, wait.since_ms), []).append(wait.unit)
         for (member, owner, since_ms), units in still.items():
             self._describe_wait(last_ms, member, owner, since_ms, units, over=False)
-        for refusal in self.refusals.values():
-            self._describe_refusal(refusal)
         return sorted(self.out, key=lambda line: line.ts_ms)
 
 
@@ -340,9 +300,12 @@ def _are(units: frozenset[Unit]) -> str:
     return "is" if len(units) == 1 else "are"
 
 
-def summary(events: Iterable[Event], group: str) -> tuple[str, list[TimelineEntry]] | None:
-    """The group's state and history; None if it was never a consumer, share or streams group."""
-    reader, last_ms, met = _EpochReader(group), 0, False
+def summary(
+    events: Iterable[Event], group: str, statics: Mapping[str, str] = MappingProxyType({})
+) -> tuple[str, list[TimelineEntry]] | None:
+    """The group's state and history; None if it was never a consumer, share or streams group. ``statics``: the names of members with a
+    group.instance.id, by member id."""
+    reader, last_ms, met = _EpochReader(group, statics), 0, False
     for event in events:
         if isinstance(event, dict):
             last_ms = max(last_ms, number(event, "ts_ms") or 0)
@@ -352,10 +315,6 @@ def summary(events: Iterable[Event], group: str) -> tuple[str, list[TimelineEntr
                 reader.take(event)
             elif kind == "request" and mine and api == "LeaveGroup":
                 reader.leave(event)
-            elif kind == "request" and mine and api == _REFUSALS:
-                reader.asks(event)
-            elif kind == "response" and api == _REFUSALS:
-                reader.answered(event)
     if not met:
         return None
     things = reader.end(last_ms)

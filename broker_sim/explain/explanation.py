@@ -19,6 +19,7 @@ from broker_sim.explain.moments import failures, moments
 from broker_sim.explain.phrases import count, incident_words, joined, listed, span_words
 from broker_sim.explain.rebalance_text import commit_words, life_of, rebalance_text, series_text, unstable
 from broker_sim.explain.rebalances import DEAD
+from broker_sim.explain.refusals import HEARTBEATS
 from broker_sim.explain.replacements import replacement_notes
 from broker_sim.explain.transaction_text import is_trouble, stable_offset_text
 from broker_sim.explain.transaction_text import transaction_text as text_of_transaction
@@ -48,14 +49,21 @@ def group_paragraphs(events: list[Event], past: History) -> list[Paragraph]:
     shared = delivery_text.summary(events, group)
     if shared is not None:
         return [Paragraph(past.first_ms, "lead", shared[0]), *_dated(_shared_entries(events, past, shared[1]))]
-    by_epochs = epochs.summary(events, group)
+    by_epochs = epochs.summary(events, group, _statics(past))
     parts: list[Paragraph] = []
     if past.existed or (past.calls and by_epochs is None):
         parts += [Paragraph(past.first_ms, "lead", header(past)), *paragraphs(past)]
+        if not past.existed:
+            parts += [Paragraph(failure.ts_ms, "trouble", failure.text) for failure in failures(past)]
     if by_epochs is not None:
         lead = " ".join([by_epochs[0], *_commits_by_epochs(past)])
         parts += [Paragraph(past.first_ms, "lead", lead), *_dated(_entries(past, by_epochs[1]))]
     return parts or [Paragraph(past.first_ms, "lead", _unknown_group(events, group))]
+
+
+def _statics(past: History) -> dict[str, str]:
+    """The names of members with a group.instance.id."""
+    return {name: past.name(name) for name, info in past.members.items() if info.instance}
 
 
 def _dated(entries: Iterable[epochs.TimelineEntry]) -> list[Paragraph]:
@@ -64,7 +72,7 @@ def _dated(entries: Iterable[epochs.TimelineEntry]) -> list[Paragraph]:
 
 def _shared_entries(events: list[Event], past: History, things: list[tuple[int, str]]) -> list[epochs.TimelineEntry]:
     """Of a share group: what moved its epoch, and what became of its records."""
-    by_epochs = epochs.summary(events, past.group)
+    by_epochs = epochs.summary(events, past.group, _statics(past))
     moved = [] if by_epochs is None else by_epochs[1]
     return _entries(past, [*moved, *(epochs.TimelineEntry(ts_ms, words) for ts_ms, words in things)])
 
@@ -147,7 +155,12 @@ def standing(past: History) -> str:
         _, state, epoch = past.epochs[-1]
         return f"{state} in epoch {epoch}"
     if now is None:
-        return "Dead" if past.existed else "never seen in a step of the coordinator"
+        if past.existed:
+            return "Dead"
+        joins = [call for call in past.calls if call.api in (*HEARTBEATS, "JoinGroup")]
+        if joins and all(call.failed for call in joins):
+            return f"it does not exist, as {count(len(joins), 'request')} to join it {'was' if len(joins) == 1 else 'were'} refused"
+        return "never seen in a step of the coordinator"
     words = f"{now.state} in generation {now.generation}, {count(now.size, 'member')}"
     names = [past.name(member) + (" (leader)" if member == now.leader else "") for member in now.members]
     if names:
@@ -259,7 +272,7 @@ def recent(events: Iterable[Event], group: str, limit: int = 15) -> str:
     if shared is not None:
         lines = epochs.lines(_shared_entries(events, past, shared[1]))
         return "\n".join([shared[0], *(f"  {line}" for line in lines[-max(limit, 1) :])])
-    by_epochs = epochs.summary(events, group)
+    by_epochs = epochs.summary(events, group, _statics(past))
     if by_epochs is not None and not past.existed:
         lines = epochs.lines(_entries(past, by_epochs[1]))
         return "\n".join([by_epochs[0], *(f"  {line}" for line in lines[-max(limit, 1) :])])

@@ -138,7 +138,14 @@ def failures(past: History) -> list[Moment]:
     last: dict[tuple[str, tuple[str, ...]], tuple[object, ...]] = {}
     for call in sorted(filter(is_trouble, past.calls), key=_answered_ms):
         at = _answered_ms(call)
-        key = (call.api, call.outcome, fault_words(call), bisect_left(borders, at), (call.took_ms or 0) // 1000)
+        key = (
+            call.api,
+            call.outcome,
+            call.why,
+            fault_words(call),
+            bisect_left(borders, at),
+            (call.took_ms or 0) // 1000,
+        )
         before = last.get((call.api, _process(call)))
         if before is not None and before != key:
             open_runs.pop(before, None)
@@ -181,9 +188,10 @@ def _failure(past: History, run: _Run) -> Moment:
     times = f" (×{total})" if total > len(processes) and len(set(processes.values())) == 1 else ""
     at = _answered_ms(first)
     until = f", until {clock(run.last_ms)}" if run.last_ms - at >= 1000 else ""
+    why = f": {first.why}" if first.why else ""
     return Moment(
         at,
-        f"{first.api} of {_whose(past, run.calls)}: {first.outcome} {after(first.took_ms)}{times}{until}{fault_words(first)}",
+        f"{first.api} of {_whose(past, run.calls)}: {first.outcome} {after(first.took_ms)}{times}{until}{fault_words(first)}{why}",
         4,
         [process[0] for process in processes if process[0]],
         first.request,

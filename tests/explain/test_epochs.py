@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from broker_sim import Cluster
+from broker_sim.common.text import clock
 from broker_sim.explain import explain, recent
 from kafka_wire.errors import Err
 from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
@@ -121,8 +122,9 @@ async def test_commits_that_were_refused_stand_in_the_header_and_at_their_time(k
     assert lines[0].endswith(
         "Stable, epoch 1, 1 member. 1 commit answered. 1 commit failed: STALE_MEMBER_EPOCH at once."
     )
-    assert lines[1:] == ["epoch 1: app-A joined", "OffsetCommit of app-A: STALE_MEMBER_EPOCH at once"]
-    assert "OffsetCommit of app-A: STALE_MEMBER_EPOCH at once" in recent(kafka.journal.events, "g")
+    refused = "OffsetCommit of app-A: STALE_MEMBER_EPOCH at once: it named epoch 0, its member epoch is 1"
+    assert lines[1:] == ["epoch 1: app-A joined", refused]
+    assert refused in recent(kafka.journal.events, "g")
 
 
 async def test_a_fenced_member_and_a_removed_one_rejoin(kafka: Cluster, joined: Joined) -> None:
@@ -136,11 +138,12 @@ async def test_a_fenced_member_and_a_removed_one_rejoin(kafka: Cluster, joined: 
     b.epoch += 3
     assert (await b.beat()).error_code == Err.FENCED_MEMBER_EPOCH
     lines = [one for one in told(kafka) if not one.startswith("the clock")]
+    at = next(event["ts_ms"] for event in kafka.journal.events if event.get("timer") == "session")
     assert lines[-4:] == [
         "epoch 3: app-B was removed: its session expired",
-        "ConsumerGroupHeartbeat of app-B: UNKNOWN_MEMBER_ID at once",
+        f"ConsumerGroupHeartbeat of app-B: UNKNOWN_MEMBER_ID at once: it was removed at {clock(at)}: its session expired",
         "epoch 4: app-B joined again",
-        "ConsumerGroupHeartbeat of app-B: FENCED_MEMBER_EPOCH at once",
+        "ConsumerGroupHeartbeat of app-B: FENCED_MEMBER_EPOCH at once: it named epoch 7, its member epoch is 4",
     ]
 
 
