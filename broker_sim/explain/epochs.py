@@ -16,13 +16,15 @@ from types import MappingProxyType
 from broker_sim.common.text import clock, duration_text
 from broker_sim.explain.epoch_steps import ACTIVE, EpochStep, EpochSteps, MemberSnapshot, Unit
 from broker_sim.explain.events import Event, items, number, table, text
-from broker_sim.explain.phrases import count, joined, quoted, shortened
+from broker_sim.explain.phrases import an, count, joined, quoted, shortened
 
 __all__ = ["TimelineEntry", "holding_words", "summary"]
 
 _WORTH_TELLING_MS = 100
 """Waits that are shorter are the usual step from one heartbeat to the next, on clocks that don't stand still."""
 _DEAD = "Dead"
+LEFT_FOR_A_WHILE = -2
+"""The member epoch of a static member that has left and may come back."""
 _OUT = {
     "session": "its session expired",
     "revocation": "it had not revoked what it was to give up within its rebalance timeout",
@@ -66,10 +68,23 @@ class _EpochReader:
         """When it stopped being an epoch-based group, and its last epoch, if it has."""
         self.clients: dict[int, str] = {}
         """Whose a LeaveGroup is, by its request's number."""
+        self.last: dict[str, tuple[str, int, int]] = {}
+        """Member -> the API, time and connection of its last request."""
+        self.closed: dict[int, int] = {}
+        """Connection -> when it was closed."""
 
-    def leave(self, event: Event) -> None:
-        """A LeaveGroup for the group: of a member, or of a client that removes one."""
-        self.clients[number(event, "request") or 0] = text(event, "client_id") or ""
+    def asked(self, event: Event) -> None:
+        """A request for the group: of a member, or of a client that removes one."""
+        if event.get("api") == "LeaveGroup":
+            self.clients[number(event, "request") or 0] = text(event, "client_id") or ""
+        member = text(event, "member")
+        if member is not None:
+            self.last[member] = text(event, "api") or "?", number(event, "ts_ms") or 0, number(event, "connection") or 0
+
+    def connection(self, event: Event) -> None:
+        """A connection was opened or closed."""
+        if event.get("action") == "closed":
+            self.closed[number(event, "connection") or 0] = number(event, "ts_ms") or 0
 
     def take(self, event: Event) -> None:
         ts_ms = number(event, "ts_ms") or 0
@@ -88,8 +103,28 @@ class _EpochReader:
         self.ended = None
         if step.moved:
             self._note(ts_ms, f"epoch {step.epoch}: {self._why(step, earlier)}")
+        else:
+            self._note_static(step)
         self._check_topology(event, ts_ms)
         self._update_waits(ts_ms)
+
+    def _note_static(self, step: EpochStep) -> None:
+        """Static members that left for a while, or came back under another member id: neither moves the epoch."""
+        for name, holder in step.after.items():
+            was = step.before.get(name)
+            if holder.epoch == LEFT_FOR_A_WHILE and was is not None and was.epoch != LEFT_FOR_A_WHILE:
+                kept = "its partitions stay assigned to it until its session expires"
+                self._note(step.ts_ms, f"{self.names[name]} left for a while, as static members do: {kept}")
+        for new, old in step.back.items():
+            clients = [
+                f"{side.client_id or 'a client'} at {side.client_host or '?'}"
+                for side in (step.after[new], step.before[old])
+            ]
+            instance = step.after[new].instance
+            words = f"the static member {self.names[new]} rejoined with another member id"
+            if clients[0] != clients[1]:
+                words = f"{clients[0]} replaced {clients[1]}: it joined with the same group.instance.id, {instance}"
+            self._note(step.ts_ms, f"{words}; the epoch did not move")
 
     def _note(self, ts_ms: int, words: str) -> None:
         self.out.append(TimelineEntry(ts_ms, words, self.request))
@@ -149,12 +184,22 @@ class _EpochReader:
         names, api = self._named(step.removed), text(step.cause, "api")
         out = _OUT.get(text(step.cause, "timer") or "")
         if out is not None:
-            return f"{names} was removed: {out}"
+            return f"{names} was removed: {out}{self._end_of_session(step)}"
         client = self.clients.get(number(step.cause, "request") or 0)
         removed_members = [step.before[member] for member in step.removed]
         if api == "LeaveGroup" and not any(holder.classic and holder.client_id == client for holder in removed_members):
             return f"{names} was removed by a LeaveGroup" + (f" of {quoted(client)}" if client else "")
         return f"{names} left" if api is not None else f"{names} is no longer a member"
+
+    def _end_of_session(self, step: EpochStep) -> str:
+        """When a member whose session expired was heard of last, and whether its connection had been closed."""
+        last = self.last.get(step.removed[0])
+        if text(step.cause, "timer") != "session" or last is None:
+            return ""
+        api, ts_ms, connection = last
+        closed_ms = self.closed.get(connection)
+        words = f" (its last request was {an(api)} at {clock(ts_ms)}"
+        return words + (f"; its connection was closed at {clock(closed_ms)})" if closed_ms is not None else ")")
 
     def _changed(self, step: EpochStep) -> str:
         """What else than its members has moved its epoch."""
@@ -309,12 +354,14 @@ def summary(
     for event in events:
         if isinstance(event, dict):
             last_ms = max(last_ms, number(event, "ts_ms") or 0)
-            kind, mine, api = event.get("event"), event.get("group") == group, event.get("api")
+            kind, mine = event.get("event"), event.get("group") == group
             if kind == "epochs" and mine:
                 met = True
                 reader.take(event)
-            elif kind == "request" and mine and api == "LeaveGroup":
-                reader.leave(event)
+            elif kind == "request" and mine:
+                reader.asked(event)
+            elif kind == "connection":
+                reader.connection(event)
     if not met:
         return None
     things = reader.end(last_ms)

@@ -5,6 +5,7 @@ Both are functions of a list of journal events. They never raise for what the ev
 
 from __future__ import annotations
 
+import re
 import textwrap
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
@@ -28,6 +29,8 @@ __all__ = ["explain", "group_paragraphs", "recent"]
 
 MOST_PARAGRAPHS = 40
 FIRST_PARAGRAPHS = 5
+_EPOCH = re.compile(r"epoch (\d+): ")
+"""The beginning of the entry of an epoch."""
 
 
 def explain(events: Iterable[Event], group: str, generation: int | None = None, width: int = 100) -> str:
@@ -37,9 +40,13 @@ def explain(events: Iterable[Event], group: str, generation: int | None = None, 
     """
     events = list(events)
     past = history(events, group)
+    parts: list[Paragraph] = []
     if generation is not None and (past.existed or past.calls):
-        return _fill(_generation_paragraphs(past, generation), width)
-    parts = group_paragraphs(events, past)
+        by_epochs = epochs.summary(events, group, _statics(past))
+        if past.existed or by_epochs is None:
+            return _fill(_generation_paragraphs(past, generation), width)
+        parts = _epoch_paragraphs(past, by_epochs[1], generation)
+    parts = parts or group_paragraphs(events, past)
     return _fill((part.text if part.kind == "lead" else f"{clock(part.ts_ms)}  {part.text}" for part in parts), width)
 
 
@@ -48,7 +55,8 @@ def group_paragraphs(events: list[Event], past: History) -> list[Paragraph]:
     group = past.group
     shared = delivery_text.summary(events, group)
     if shared is not None:
-        return [Paragraph(past.first_ms, "lead", shared[0]), *_dated(_shared_entries(events, past, shared[1]))]
+        lead = " ".join([shared[0], *_journal_by_epochs(past)])
+        return [Paragraph(past.first_ms, "lead", lead), *_dated(_shared_entries(events, past, shared[1]))]
     by_epochs = epochs.summary(events, group, _statics(past))
     parts: list[Paragraph] = []
     if past.existed or (past.calls and by_epochs is None):
@@ -56,7 +64,7 @@ def group_paragraphs(events: list[Event], past: History) -> list[Paragraph]:
         if not past.existed:
             parts += [Paragraph(failure.ts_ms, "trouble", failure.text) for failure in failures(past)]
     if by_epochs is not None:
-        lead = " ".join([by_epochs[0], *_commits_by_epochs(past)])
+        lead = " ".join([by_epochs[0], *_journal_by_epochs(past), *_commits_by_epochs(past)])
         parts += [Paragraph(past.first_ms, "lead", lead), *_dated(_entries(past, by_epochs[1]))]
     return parts or [Paragraph(past.first_ms, "lead", _unknown_group(events, group))]
 
@@ -77,13 +85,26 @@ def _shared_entries(events: list[Event], past: History, things: list[tuple[int, 
     return _entries(past, [*moved, *(epochs.TimelineEntry(ts_ms, words) for ts_ms, words in things)])
 
 
+def _journal_by_epochs(past: History) -> list[str]:
+    """Since when it is in its state, and the period of the journal, if the header of a classic group doesn't have them."""
+    if past.existed or not past.epochs or past.epochs[-1][1] == DEAD:
+        return []
+    states = [state for _, state, _ in past.epochs]
+    since = max((place for place, state in enumerate(states) if state != states[-1]), default=-1) + 1
+    begins = ", begins in the middle" if past.begins_in_the_middle else ""
+    span = f"{date(past.first_ms)} {clock(past.first_ms)} to {clock(past.last_ms)} UTC"
+    return [f"It is {states[-1]} since {clock(past.epochs[since][0])}; the journal is of {span}{begins}."]
+
+
 def _commits_by_epochs(past: History) -> list[str]:
     """Its commits, if the header of a classic group doesn't have them."""
     return [] if past.existed else commit_words(past, past.commits)
 
 
-def _entries(past: History, own: Iterable[epochs.TimelineEntry]) -> list[epochs.TimelineEntry]:
-    """Entries of an epoch-based group: its own steps, and those of any group: refused requests, states of logs,
+def _entries(
+    past: History, own: Iterable[epochs.TimelineEntry], since_ms: int = 0, until_ms: float = float("inf")
+) -> list[epochs.TimelineEntry]:
+    """Entries of an epoch-based group: its own steps, and those of any group between two moments: refused requests, states of logs,
     offsets and transactions. If it was also a classic group, only the refusals are added here."""
     if past.existed:
         since = [ts_ms for ts_ms, _, _ in past.epochs]
@@ -96,6 +117,7 @@ def _entries(past: History, own: Iterable[epochs.TimelineEntry]) -> list[epochs.
     else:
         entries = [epochs.TimelineEntry(moment.ts_ms, moment.text, moment.request, "note") for moment in moments(past)]
         entries += [epochs.TimelineEntry(part.ts_ms, part.text, kind=part.kind) for part in _transactions(past)]
+    entries = [entry for entry in entries if since_ms <= entry.ts_ms < until_ms]
     return sorted([*own, *entries], key=lambda entry: (entry.ts_ms, entry.request))
 
 
@@ -193,6 +215,25 @@ def _generation_paragraphs(past: History, generation: int) -> list[str]:
         ]
         paragraphs.append(" ".join(word for word in words if word))
     return paragraphs
+
+
+def _epoch_paragraphs(past: History, entries: list[epochs.TimelineEntry], epoch: int) -> list[Paragraph]:
+    """What happened in one epoch of an epoch-based group: from its entry on until the next epoch's."""
+    known = {int(match[1]): place for place, entry in enumerate(entries) if (match := _EPOCH.match(entry.text))}
+    if epoch not in known:
+        has = (
+            f"it holds epoch{'s'[: len(known) != 1]} {_ranges(sorted(known))}"
+            if known
+            else "it holds no epoch of the group"
+        )
+        return [Paragraph(past.first_ms, "lead", f"No epoch {epoch} of group {past.group} in the journal; {has}.")]
+    until_ms = min(
+        (entries[place].ts_ms for number, place in known.items() if number > epoch), default=past.last_ms + 1
+    )
+    since = entries[known[epoch]]
+    own = [entry for entry in entries if since.ts_ms <= entry.ts_ms < until_ms or entry is since]
+    own = [entry for entry in own if entry is since or not _EPOCH.match(entry.text)]
+    return list(_dated(_entries(past, own, since.ts_ms, until_ms)))
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from broker_sim.common.answers import whole_error
@@ -34,6 +35,8 @@ _REASONS = {
     "topic deleted": "were deleted with their topic",
     "requested": "were deleted by a request",
 }
+
+_START_OFFSETS = ("AlterShareGroupOffsets", "DeleteShareGroupOffsets")
 
 _ONE_START_MS = 1000
 """Partitions that a client begins to read within that time are one incident."""
@@ -113,6 +116,8 @@ class Offsets:
                 self._sized(event)
             elif event.get("api") == "OffsetFetch" and call is not None:
                 self._lookups[call.client_id, call.client_host] = whole_error(event, self.past.group)
+            elif call is not None and call.api in _START_OFFSETS and text(event, "error") is None:
+                self._found.append((ts_ms, order, partial(_start_offsets, call)))
         elif kind == "data_loss":
             loss = self._data_loss(event)
             if loss is not None:
@@ -422,6 +427,22 @@ def _skipped(name: str, skip: _Skip) -> str:
     elif skip.to_offset == position.end:
         words += "; it continued at the log end offset, as with auto.offset.reset=latest"
     return words
+
+
+def _start_offsets(call: Call) -> str:
+    """What a client has made of a share group's start offsets."""
+    topics = [topic for topic in items(call.body, "topics") if isinstance(topic, Mapping)]
+    if call.api == "DeleteShareGroupOffsets":
+        names = shortened(text(topic, "topic_name") or "?" for topic in topics)
+        then = "a group that reads there begins by its share.auto.offset.reset"
+        return f"start offsets were deleted by {_who(call)} ({call.api}): {names}; {then}"
+    moves = shortened(
+        f"{text(topic, 'topic_name')}-{number(partition, 'partition_index')} {number(partition, 'start_offset')}"
+        for topic in topics
+        for partition in items(topic, "partitions")
+        if isinstance(partition, Mapping)
+    )
+    return f"start offsets were set by {_who(call)} ({call.api}): {moves}"
 
 
 def _known(new: int | None, old: int | None) -> int | None:

@@ -12,6 +12,7 @@ from broker_sim.explain.rebalances import Cause
 __all__ = [
     *(
         "after",
+        "an",
         "because",
         "count",
         "fault_words",
@@ -148,7 +149,7 @@ def _expired(past: History, cause: Cause, whom: str, brief: bool) -> str:
     if brief:
         return words
     if cause.last_call is not None:
-        details.append(f"its last request was {_a(cause.last_call.api)} at {clock(cause.last_call.ts_ms)}")
+        details.append(f"its last request was {an(cause.last_call.api)} at {clock(cause.last_call.ts_ms)}")
     if cause.closed_ms is not None:
         details.append(f"its connection was closed at {clock(cause.closed_ms)} without a LeaveGroup")
     elif info is not None and info.instance and not is_other(cause.protocol_type):
@@ -158,7 +159,8 @@ def _expired(past: History, cause: Cause, whom: str, brief: bool) -> str:
     return words + (f" ({'; '.join(details)})" if details else "")
 
 
-def _a(api: str) -> str:
+def an(api: str) -> str:
+    """An API with its article: ``an OffsetCommit``."""
     return f"an {api}" if api[:1] in "AEIOU" else f"a {api}"
 
 
