@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from broker_sim.common.text import clock, duration_text
+from broker_sim.explain.causes import BY_HANDLE, HANDLE
 from broker_sim.explain.epoch_steps import ACTIVE, EpochStep, EpochSteps, MemberSnapshot, Unit
 from broker_sim.explain.events import Event, items, number, table, text
-from broker_sim.explain.phrases import an, count, joined, quoted, shortened
+from broker_sim.explain.phrases import an, caller, count, joined, shortened
 
 __all__ = ["TimelineEntry", "holding_words", "summary"]
 
@@ -67,7 +68,7 @@ class _EpochReader:
         self.ended: tuple[int, int] | None = None
         """When it stopped being an epoch-based group, and its last epoch, if it has."""
         self.clients: dict[int, str] = {}
-        """Whose a LeaveGroup is, by its request's number."""
+        """Whose a LeaveGroup or DeleteGroups is, by its request's number."""
         self.last: dict[str, tuple[str, int, int]] = {}
         """Member -> the API, time and connection of its last request."""
         self.closed: dict[int, int] = {}
@@ -75,7 +76,7 @@ class _EpochReader:
 
     def asked(self, event: Event) -> None:
         """A request for the group: of a member, or of a client that removes one."""
-        if event.get("api") == "LeaveGroup":
+        if event.get("api") in ("LeaveGroup", "DeleteGroups"):
             self.clients[number(event, "request") or 0] = text(event, "client_id") or ""
         member = text(event, "member")
         if member is not None:
@@ -170,7 +171,7 @@ class _EpochReader:
         if step.unloaded:
             return "the group's coordinator was unloaded"
         if text(step.cause, "api") == "DeleteGroups":
-            return "the group was deleted"
+            return f"the group was deleted{self._by(step)}"
         if not step.classic_members:
             return "the group became Dead"
         removed = (
@@ -188,8 +189,16 @@ class _EpochReader:
         client = self.clients.get(number(step.cause, "request") or 0)
         removed_members = [step.before[member] for member in step.removed]
         if api == "LeaveGroup" and not any(holder.classic and holder.client_id == client for holder in removed_members):
-            return f"{names} was removed by a LeaveGroup" + (f" of {quoted(client)}" if client else "")
+            return f"{names} was removed{self._by(step) or ' by a LeaveGroup'}"
         return f"{names} left" if api is not None else f"{names} is no longer a member"
+
+    def _by(self, step: EpochStep) -> str:
+        """Which client, or the test, sent the request of a step; "" where the journal lacks it."""
+        request = number(step.cause, "request")
+        if request == BY_HANDLE:
+            return f" by {HANDLE}"
+        client = self.clients.get(request or 0)
+        return "" if client is None else f" by {caller(client)} ({text(step.cause, 'api')})"
 
     def _end_of_session(self, step: EpochStep) -> str:
         """When a member whose session expired was heard of last, and whether its connection had been closed."""

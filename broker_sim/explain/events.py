@@ -115,6 +115,11 @@ class Call:
         return self.error is not None or self.action is not None
 
     @property
+    def is_outsiders(self) -> bool:
+        """Whether it is an OffsetCommit of a client that names no member: of a tool, or of a consumer without a group."""
+        return self.api == "OffsetCommit" and not self.member and self.generation == -1
+
+    @property
     def in_part(self) -> bool:
         """Whether it was refused for some, and served for others."""
         return self.action is None and len({bool(row.error) for row in self.rows}) > 1

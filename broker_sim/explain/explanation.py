@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 from broker_sim.common.text import clock, date, duration_text, nearest, visible
 from broker_sim.explain import delivery_text, epochs
+from broker_sim.explain.commit_text import commit_words
 from broker_sim.explain.events import Event, names_in, text
 from broker_sim.explain.history import history
 from broker_sim.explain.model import History
 from broker_sim.explain.moments import failures, moments
 from broker_sim.explain.phrases import count, incident_words, joined, listed, span_words
-from broker_sim.explain.rebalance_text import commit_words, life_of, rebalance_text, series_text, unstable
+from broker_sim.explain.rebalance_text import life_of, rebalance_text, series_text, unstable
 from broker_sim.explain.rebalances import DEAD
 from broker_sim.explain.refusals import HEARTBEATS
 from broker_sim.explain.replacements import replacement_notes

@@ -98,13 +98,14 @@ def _rebalances(past: History) -> Iterator[Moment]:
 def _also(past: History, rebalance: Rebalance) -> Iterator[Moment]:
     """What happened while the window was open; who did the same one after the other shares a line."""
     causes = [cause for cause in rebalance.also if cause.kind in ("left", "session_expired", "joined", "replaced")]
-    for kind, group in groupby(causes, key=lambda cause: cause.kind):
+    for (kind, by), group in groupby(causes, key=lambda cause: (cause.kind, cause.by)):
         run = list(group)
         members = [name for cause in run for name in cause.members]
         words = because(past, run[0], brief=True)
         if len(run) > 1:
             names = listed(past, members)
-            did = {"joined": "joined", "left": "left"}.get(kind, "rejoined with new member ids")
+            left = f"were removed by {by}" if by else "left"
+            did = {"joined": "joined", "left": left}.get(kind, "rejoined with new member ids")
             words = f"the sessions of {names} expired" if kind == "session_expired" else f"{names} {did}"
         lasted = run[-1].ts_ms - run[0].ts_ms
         until = f", until {clock(run[-1].ts_ms)}" if lasted >= 1000 else ""

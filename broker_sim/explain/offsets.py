@@ -25,7 +25,7 @@ from broker_sim.common.answers import whole_error
 from broker_sim.explain.beginnings import LATEST, Beginning, Beginnings, Reader
 from broker_sim.explain.events import Call, Event, items, names_in, number, table, text
 from broker_sim.explain.model import History, Incident
-from broker_sim.explain.phrases import count, quoted, shortened
+from broker_sim.explain.phrases import caller, count, shortened
 
 __all__ = ["Offsets"]
 
@@ -158,7 +158,7 @@ class Offsets:
         tails = {
             log: self._tails.pop(log) for log in offsets if log in self._tails
         }  # what is committed next is of the new records
-        if call is not None and call.api == "OffsetCommit" and not call.member and call.generation == -1:
+        if call is not None and call.is_outsiders:
             reader = call.client_id, call.client_host
             moved = {
                 log: (before[log], at)
@@ -450,7 +450,7 @@ def _known(new: int | None, old: int | None) -> int | None:
 
 
 def _who(call: Call) -> str:
-    return quoted(call.client_id) if call.client_id else f"a client at {call.client_host}"
+    return caller(call.client_id, call.client_host)
 
 
 def _moves(moves: Mapping[str, tuple[int | None, int]]) -> str:

@@ -14,6 +14,7 @@ __all__ = [
         "after",
         "an",
         "because",
+        "caller",
         "count",
         "fault_words",
         "incident_words",
@@ -60,6 +61,11 @@ def late_to_rejoin(*, retries: bool = False, whose: str = "its", protocol_type: 
 def fault_words(call: Call) -> str:
     """What a rule of a fault did to a call, else "": equal answers of rules and of brokers differ in nothing else."""
     return f" [fault: {call.faults[-1]}]" if call.faults else ""
+
+
+def caller(client_id: str, host: str = "") -> str:
+    """A client that is no member, by its client id."""
+    return quoted(client_id) if client_id else f"a client at {host}" if host else "a client"
 
 
 def quoted(words: str) -> str:
@@ -110,6 +116,8 @@ def because(past: History, cause: Cause, *, generation: int | None = None, brief
         return f"{whom} joined the empty group{reason}"
     if kind == "joined":
         return f"{whom} joined{reason}"
+    if kind == "left" and cause.by:
+        return f"{whom} {'was' if len(cause.members) == 1 else 'were'} removed by {cause.by}{reason}"
     if kind == "left":
         return f"{whom} left{reason}" if cause.members else f"a member left{reason}"
     if kind == "session_expired":

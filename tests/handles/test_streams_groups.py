@@ -135,7 +135,7 @@ async def test_the_deletion_of_a_group_is_told_and_its_epochs_begin_anew() -> No
             "epoch 1: the group was created",
             "epoch 2: app-1 joined",
             "epoch 3: app-1 left",
-            "the group was deleted",
+            'the group was deleted by "app-1" (DeleteGroups)',
             "epoch 1: the group was created",
             "epoch 2: app-2 joined",
         ]
