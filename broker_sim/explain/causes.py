@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from itertools import takewhile
 from typing import Any
 
@@ -11,13 +11,17 @@ from broker_sim.common.answers import rows
 from broker_sim.common.text import visible
 from broker_sim.explain.events import Call, Event, GroupSnapshot, items, names_in, number, table, text
 from broker_sim.explain.model import History, Incident
-from broker_sim.explain.phrases import shortened
+from broker_sim.explain.phrases import caller, shortened
 from broker_sim.explain.rebalances import COMPLETING, EMPTY, PREPARING, STABLE, Cause, Kind
 
-__all__ = ["CONVERTED", "Causes", "owned"]
+__all__ = ["BY_HANDLE", "CONVERTED", "HANDLE", "Causes", "owned"]
 
 
 CONVERTED = "the group was upgraded to the consumer protocol (KIP-848)"
+
+BY_HANDLE = 0
+"""The number of a request in the cause of a step where no client has sent it: a handle of a test, or the control API."""
+HANDLE = "the test (a handle, or the control API)"
 
 REFUSALS = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"}
 """Errors after which a client rejoins the group."""
@@ -190,10 +194,11 @@ class Causes:
         result = Cause("unknown", ts_ms, call=call, reason=None if call is None else call.reason)
         if api == "LeaveGroup":
             result.kind, result.members = "left", removed
+            result.by = _by_whom(cause, call, {text(old[name], "client_id") for name in removed})
         elif api == "JoinGroup":
             self._by_join(result, text(cause, "member"), before, after, added, removed)
         elif api == "DeleteGroups":
-            result.kind = "deleted"
+            result.kind, result.by = "deleted", _by_whom(cause, call, set())
         return result
 
     def _by_join(
@@ -292,7 +297,8 @@ class Causes:
     def group_removed(self, cause: Cause, before: GroupSnapshot | None, order: int) -> None:
         """The group was deleted, or unloaded from this coordinator."""
         if cause.kind != "unloaded":
-            words = "the group was deleted" if cause.kind == "deleted" else "the group became Dead"
+            by = f" by {cause.by}" if cause.by else ""
+            words = f"the group was deleted{by}" if cause.kind == "deleted" else "the group became Dead"
             if cause.kind == "converted":
                 words = CONVERTED
             self.incidents.append(Incident("deleted", cause.ts_ms, words, order))
@@ -301,6 +307,15 @@ class Causes:
         answered = f"; its {waited} deferred requests were answered NOT_COORDINATOR" if waited > 1 else ""
         answered = "; its deferred request was answered NOT_COORDINATOR" if waited == 1 else answered
         self.incidents.append(Incident("moved", cause.ts_ms, f"the group's coordinator was unloaded{answered}", order))
+
+
+def _by_whom(cause: Event, call: Call | None, clients: Set[str | None]) -> str:
+    """Who else than one of these clients sent the request of a step; "" if one of them did, or if the journal lacks the request."""
+    if number(cause, "request") == BY_HANDLE:
+        return HANDLE
+    if call is None or not call.client_id or call.client_id in clients:
+        return ""
+    return f"{caller(call.client_id, call.client_host)} ({call.api})"
 
 
 def by_epochs(cause: Event) -> bool:

@@ -14,7 +14,15 @@ from dataclasses import dataclass, field
 
 from broker_sim.explain.events import Event, items, number, text
 
-__all__ = ["REDELIVERED_AFTER", "RecordDelivery", "ShareGroupReader", "SharePartitionHistory", "deliveries", "read"]
+__all__ = [
+    "REDELIVERED_AFTER",
+    "RecordDelivery",
+    "ShareGroupReader",
+    "SharePartitionHistory",
+    "Skipped",
+    "deliveries",
+    "read",
+]
 
 REDELIVERED_AFTER = ("released", "expired", "session closed")
 """How a delivery ends after which a record is to be delivered again, as long as the group's limit allows."""
@@ -36,16 +44,36 @@ class RecordDelivery:
     letter: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Offsets that the group passed over: ``first`` to ``to_offset`` - 1. ``reset``: the share.auto.offset.reset by which it began
+    there, "" where the log start offset moved on; ``anew``: it had begun to read the partition before; ``acquired``: how many of them
+    members had acquired."""
+
+    log: str
+    ts_ms: int
+    first: int
+    to_offset: int
+    reset: str = ""
+    anew: bool = False
+    acquired: int = 0
+
+
 @dataclass(slots=True, eq=False)
 class SharePartitionHistory:
     """A partition as a share group has had it. ``records``: offset -> its deliveries in their order. ``refused``: (when, of which
-    records, the error) where the share coordinator did not take what a member said."""
+    records, the error) where the share coordinator did not take what a member said. ``reached``: the first offset that no member was
+    given yet, None before the journal shows where the group begins."""
 
     log: str
     start_offset: int | None = None
     records: dict[int, list[RecordDelivery]] = field(default_factory=dict)
     loads: list[tuple[int, int]] = field(default_factory=list)  # when, the leader epoch
     refused: list[tuple[int, int, int, str]] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    losses: list[tuple[int, str, int, int, int]] = field(default_factory=list)
+    """Committed records that the log has lost: when, ``head`` or ``tail``, first and last offset, the group's start offset then."""
+    reached: int | None = None
 
     def ends(self) -> Counter[str]:
         """How deliveries have ended: what by -> how often; "" of those that have not."""
@@ -71,6 +99,8 @@ class ShareGroupReader:
     def take(self, event: Event) -> None:
         """An event of any kind."""
         self.last_ms = max(self.last_ms, number(event, "ts_ms") or 0)
+        if event.get("event") == "data_loss":
+            self._data_loss(event)
         if text(event, "group") != self.group:
             return
         kind = event.get("event")
@@ -80,6 +110,8 @@ class ShareGroupReader:
             log = text(event, "log")
             if log is not None:
                 partition = self.partitions.setdefault(log, SharePartitionHistory(log))
+                if kind == "share_partition" and event.get("action") == "loaded":
+                    self._begins(event, partition)
                 partition.start_offset = (
                     number(event, "start_offset") if "start_offset" in event else partition.start_offset
                 )
@@ -105,6 +137,26 @@ class ShareGroupReader:
             ):  # the next leader finds them free, and counts no delivery that wasn't written
                 delivery.end, delivery.ended_ms, delivery.becomes = "unloaded", ts_ms, "available"
 
+    def _data_loss(self, event: Event) -> None:
+        partition = self.partitions.get(text(event, "log") or "")
+        first, last = number(event, "first"), number(event, "last")
+        start = None if partition is None else partition.start_offset
+        if partition is not None and first is not None and last is not None and start is not None:
+            partition.losses.append((self.last_ms, text(event, "part") or "", first, last, start))
+
+    def _begins(self, event: Event, partition: SharePartitionHistory) -> None:
+        """The leader has loaded the partition: where the group begins, and what it passes over if it has no start offset."""
+        start, reset = number(event, "start_offset"), text(event, "reset") or ""
+        if start is None:
+            return
+        before = partition.start_offset if partition.loads else None
+        first = max(before or 0, number(event, "log_start_offset") or 0)
+        if reset and first < start:
+            had = sum(first <= offset < start for offset in partition.records)
+            ts_ms, anew = number(event, "ts_ms") or 0, before is not None
+            partition.skipped.append(Skipped(partition.log, ts_ms, first, start, reset, anew, had))
+        partition.reached = start if reset or partition.reached is None else max(start, partition.reached)
+
     def _delivery(self, event: Event, partition: SharePartitionHistory) -> None:
         first, last, ts_ms = number(event, "first"), number(event, "last"), number(event, "ts_ms") or 0
         action, becomes = text(event, "action") or "", text(event, "becomes") or ""
@@ -114,6 +166,11 @@ class ShareGroupReader:
             partition.refused.append((ts_ms, first, last, text(event, "error") or ""))
             return
         member, how_often = text(event, "member") or "", number(event, "deliveries") or 0
+        if action == "acquired" and partition.reached is not None:
+            log_start = number(event, "log_start_offset") or 0
+            if partition.reached < min(log_start, first):
+                partition.skipped.append(Skipped(partition.log, ts_ms, partition.reached, log_start))
+            partition.reached = max(partition.reached, last + 1)
         for offset in range(first, last + 1):
             known = partition.records.setdefault(offset, [])
             if action == "acquired":

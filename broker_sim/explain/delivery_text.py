@@ -12,10 +12,11 @@ from broker_sim.explain.deliveries import (
     RecordDelivery,
     ShareGroupReader,
     SharePartitionHistory,
+    Skipped,
     read,
 )
 from broker_sim.explain.events import Event
-from broker_sim.explain.phrases import count, joined, times
+from broker_sim.explain.phrases import count, joined, shortened, times
 
 __all__ = ["lines", "summary"]
 
@@ -34,6 +35,7 @@ def summary(events: Iterable[Event], group: str) -> tuple[str, list[tuple[int, s
     things: list[tuple[int, str]] = []
     for partition in reader.partitions.values():
         things += _of(partition, reader)
+    things += _skipped(skipped for partition in reader.partitions.values() for skipped in partition.skipped)
     things.sort()
     if len(things) > _MOST:
         things = [*things[:_MOST], (things[_MOST][0], f"... {len(things) - _MOST} more ...")]
@@ -93,6 +95,7 @@ def _of(partition: SharePartitionHistory, reader: ShareGroupReader) -> list[tupl
         lines.append(
             (ts_ms, f"{partition.log} got another leader in epoch {epoch}: records in flight are available again")
         )
+    lines += [(loss[0], _lost(partition.log, *loss[1:])) for loss in partition.losses]
     lines += [
         (
             ts_ms,
@@ -101,6 +104,44 @@ def _of(partition: SharePartitionHistory, reader: ShareGroupReader) -> list[tupl
         for ts_ms, first, last, error in partition.refused
     ]
     return lines
+
+
+def _lost(log: str, part: str, first: int, last: int, start: int) -> str:
+    """Records that a log has lost, of which the group has a start offset."""
+    lost = f"{log} lost its {'last' if part == 'tail' else 'first'} records: offsets {first} to {last}"
+    words = f"{lost}; the group's share partition start offset is {start}"
+    if part == "tail" and start > first:
+        return f"{words}, {start - first} beyond the log end; new records get these offsets"
+    missed = last + 1 - max(start, first)
+    return words + (f": up to {count(missed, 'record')} can no longer be delivered" if missed > 0 else "")
+
+
+def _skipped(skipped: Iterable[Skipped]) -> list[tuple[int, str]]:
+    """What the group passed over; partitions with the same reason and time share an entry."""
+    alike: dict[tuple[object, ...], list[Skipped]] = {}
+    for one in sorted(skipped, key=lambda one: (one.ts_ms, one.log)):
+        alike.setdefault((one.ts_ms, one.reset, one.anew, one.acquired > 0), []).append(one)
+    return [(some[0].ts_ms, _passed_over(some)) for some in alike.values()]
+
+
+def _passed_over(some: list[Skipped]) -> str:
+    first, reset = some[0], some[0].reset
+    where = shortened(f"{one.log} from {one.to_offset}" for one in some)
+    lost = shortened(f"{_range(one.first, one.to_offset - 1)} of {one.log}" for one in some)
+    many = sum(one.to_offset - one.first for one in some)
+    most = f"offset{'s' if many > 1 else ''} {lost}, up to {count(many, 'record')}"
+    are = "are" if many > 1 else "is"
+    if not reset:
+        return f"{most}, {are} delivered to no member: the log start offset moved to {shortened(str(one.to_offset) for one in some)}"
+    setting = f"share.auto.offset.reset={reset}" + (", its default" if reset == "latest" else "")
+    if not first.anew:
+        return f"the group begins to read {where} on, as it had no start offset there ({setting}): {most}, {are} delivered to no member"
+    had = sum(one.acquired for one in some)
+    acquired = f"; {had} of them had been acquired, and not acknowledged" if had else ""
+    return (
+        f"the group begins anew to read {where} on, as no acknowledgement was stored before its state was unloaded"
+        f" ({setting}): {most}, {are} delivered to no member{acquired}"
+    )
 
 
 def _deliveries(all_: list[RecordDelivery], reader: ShareGroupReader) -> str:

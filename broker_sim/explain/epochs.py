@@ -3,26 +3,29 @@
 It is read from the journal's events ``epochs``. A partition that a member should have and hasn't is a wait; the member that has it, or
 has been asked to revoke it and has not acknowledged that, is the one that it waits for. Of a streams group (KIP-1071) these are tasks:
 an active one waits for the member that has it as active, and any for another member of the same process that has it in any role. What
-its topology lacks, and which heartbeats are refused for it, is also described. Why an epoch moved is described as far as a step shows
-it: what has changed of members, subscriptions, partitions, assignor; where none of them has, that is said.
+its topology lacks is also described. Why an epoch moved is described as far as a step shows it: what has changed of members,
+subscriptions, partitions, assignor; where none of them has, that is said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from broker_sim.common.text import clock, duration_text
+from broker_sim.explain.causes import BY_HANDLE, HANDLE
 from broker_sim.explain.epoch_steps import ACTIVE, EpochStep, EpochSteps, MemberSnapshot, Unit
 from broker_sim.explain.events import Event, items, number, table, text
-from broker_sim.explain.phrases import count, joined, quoted, shortened, times
+from broker_sim.explain.phrases import an, caller, count, joined, shortened
 
 __all__ = ["TimelineEntry", "holding_words", "summary"]
 
 _WORTH_TELLING_MS = 100
 """Waits that are shorter are the usual step from one heartbeat to the next, on clocks that don't stand still."""
-_REFUSALS = "StreamsGroupHeartbeat"
 _DEAD = "Dead"
+LEFT_FOR_A_WHILE = -2
+"""The member epoch of a static member that has left and may come back."""
 _OUT = {
     "session": "its session expired",
     "revocation": "it had not revoked what it was to give up within its rebalance timeout",
@@ -50,24 +53,11 @@ class _Wait:
     owner: str
 
 
-@dataclass(slots=True)
-class _Refusal:
-    """Heartbeats of a client that were refused with the same words, one after the other."""
-
-    since_ms: int
-    client: str
-    error: str
-    words: str
-    times: int = 1
-
-
 class _EpochReader:
-    def __init__(self, group: str) -> None:
-        self.group = group
+    def __init__(self, group: str, statics: Mapping[str, str]) -> None:
+        self.group, self.statics = group, statics
         self.topology: tuple[int | None, str] = (None, "")
         self.stale: set[str] = set()
-        self.asked: dict[int, str] = {}
-        self.refusals: dict[str, _Refusal] = {}
         self.steps = EpochSteps()
         self.state = ""
         self.log = ""
@@ -79,11 +69,24 @@ class _EpochReader:
         self.ended: tuple[int, int] | None = None
         """When it stopped being an epoch-based group, and its last epoch, if it has."""
         self.clients: dict[int, str] = {}
-        """Whose a LeaveGroup is, by its request's number."""
+        """Whose a LeaveGroup or DeleteGroups is, by its request's number."""
+        self.last: dict[str, tuple[str, int, int]] = {}
+        """Member -> the API, time and connection of its last request."""
+        self.closed: dict[int, int] = {}
+        """Connection -> when it was closed."""
 
-    def leave(self, event: Event) -> None:
-        """A LeaveGroup for the group: of a member, or of a client that removes one."""
-        self.clients[number(event, "request") or 0] = text(event, "client_id") or ""
+    def asked(self, event: Event) -> None:
+        """A request for the group: of a member, or of a client that removes one."""
+        if event.get("api") in ("LeaveGroup", "DeleteGroups"):
+            self.clients[number(event, "request") or 0] = text(event, "client_id") or ""
+        member = text(event, "member")
+        if member is not None:
+            self.last[member] = text(event, "api") or "?", number(event, "ts_ms") or 0, number(event, "connection") or 0
+
+    def connection(self, event: Event) -> None:
+        """A connection was opened or closed."""
+        if event.get("action") == "closed":
+            self.closed[number(event, "connection") or 0] = number(event, "ts_ms") or 0
 
     def take(self, event: Event) -> None:
         ts_ms = number(event, "ts_ms") or 0
@@ -102,8 +105,28 @@ class _EpochReader:
         self.ended = None
         if step.moved:
             self._note(ts_ms, f"epoch {step.epoch}: {self._why(step, earlier)}")
+        else:
+            self._note_static(step)
         self._check_topology(event, ts_ms)
         self._update_waits(ts_ms)
+
+    def _note_static(self, step: EpochStep) -> None:
+        """Static members that left for a while, or came back under another member id: neither moves the epoch."""
+        for name, holder in step.after.items():
+            was = step.before.get(name)
+            if holder.epoch == LEFT_FOR_A_WHILE and was is not None and was.epoch != LEFT_FOR_A_WHILE:
+                kept = "its partitions stay assigned to it until its session expires"
+                self._note(step.ts_ms, f"{self.names[name]} left for a while, as static members do: {kept}")
+        for new, old in step.back.items():
+            clients = [
+                f"{side.client_id or 'a client'} at {side.client_host or '?'}"
+                for side in (step.after[new], step.before[old])
+            ]
+            instance = step.after[new].instance
+            words = f"the static member {self.names[new]} rejoined with another member id"
+            if clients[0] != clients[1]:
+                words = f"{clients[0]} replaced {clients[1]}: it joined with the same group.instance.id, {instance}"
+            self._note(step.ts_ms, f"{words}; the epoch did not move")
 
     def _note(self, ts_ms: int, words: str) -> None:
         self.out.append(TimelineEntry(ts_ms, words, self.request))
@@ -114,13 +137,13 @@ class _EpochReader:
         return self.steps.known
 
     def _name(self, event: Event) -> None:
-        """What the members that an event shows are called: by their instance, or their client where it is one member's alone."""
+        """Name the members that an event shows: by their instance, or by their client if it has one member alone."""
         rows = [row for row in items(event, "members") if isinstance(row, dict)]
         clients = [text(row, "client_id") for row in rows]
         for row, client in zip(rows, clients, strict=True):
             member_id = text(row, "member") or "?"
             alone = client is not None and clients.count(client) == 1
-            self.names[member_id] = text(row, "instance") or (client if alone and client else member_id)
+            self.names[member_id] = self.statics.get(member_id) or (client if alone and client else member_id)
 
     def _named(self, members: Iterable[str]) -> str:
         return joined([self.names[member] for member in members])
@@ -149,7 +172,7 @@ class _EpochReader:
         if step.unloaded:
             return "the group's coordinator was unloaded"
         if text(step.cause, "api") == "DeleteGroups":
-            return "the group was deleted"
+            return f"the group was deleted{self._by(step)}"
         if not step.classic_members:
             return "the group became Dead"
         removed = (
@@ -163,12 +186,30 @@ class _EpochReader:
         names, api = self._named(step.removed), text(step.cause, "api")
         out = _OUT.get(text(step.cause, "timer") or "")
         if out is not None:
-            return f"{names} was removed: {out}"
+            return f"{names} was removed: {out}{self._end_of_session(step)}"
         client = self.clients.get(number(step.cause, "request") or 0)
         removed_members = [step.before[member] for member in step.removed]
         if api == "LeaveGroup" and not any(holder.classic and holder.client_id == client for holder in removed_members):
-            return f"{names} was removed by a LeaveGroup" + (f" of {quoted(client)}" if client else "")
+            return f"{names} was removed{self._by(step) or ' by a LeaveGroup'}"
         return f"{names} left" if api is not None else f"{names} is no longer a member"
+
+    def _by(self, step: EpochStep) -> str:
+        """Which client, or the test, sent the request of a step; "" where the journal lacks it."""
+        request = number(step.cause, "request")
+        if request == BY_HANDLE:
+            return f" by {HANDLE}"
+        client = self.clients.get(request or 0)
+        return "" if client is None else f" by {caller(client)} ({text(step.cause, 'api')})"
+
+    def _end_of_session(self, step: EpochStep) -> str:
+        """When a member whose session expired was heard of last, and whether its connection had been closed."""
+        last = self.last.get(step.removed[0])
+        if text(step.cause, "timer") != "session" or last is None:
+            return ""
+        api, ts_ms, connection = last
+        closed_ms = self.closed.get(connection)
+        words = f" (its last request was {an(api)} at {clock(ts_ms)}"
+        return words + (f"; its connection was closed at {clock(closed_ms)})" if closed_ms is not None else ")")
 
     def _changed(self, step: EpochStep) -> str:
         """What else than its members has moved its epoch."""
@@ -213,31 +254,6 @@ class _EpochReader:
                 name, has = self.names[member_id], member.topology_epoch
                 words = f"{name} has topology epoch {has}, the group has {now[0]}: STALE_TOPOLOGY"
                 self._note(ts_ms, words)
-
-    # --- heartbeats of a streams group that were refused
-
-    def asks(self, event: Event) -> None:
-        """A heartbeat of a streams group."""
-        self.asked[number(event, "request") or 0] = text(event, "client_id") or text(event, "member") or "?"
-
-    def answered(self, event: Event) -> None:
-        """Note the response to a heartbeat: a refusal, with its error and message, is counted."""
-        client, error = self.asked.pop(number(event, "request") or 0, None), text(event, "error")
-        if client is None:
-            return
-        known, words = self.refusals.get(client), text(table(event, "body"), "error_message") or ""
-        if known is not None and (known.error, known.words) == (error, words):
-            known.times += 1
-            return
-        if known is not None:
-            self._describe_refusal(self.refusals.pop(client))
-        if error is not None and words:
-            self.refusals[client] = _Refusal(number(event, "ts_ms") or 0, client, error, words)
-
-    def _describe_refusal(self, refusal: _Refusal) -> None:
-        often = "" if refusal.times == 1 else f" {times(refusal.times)}"
-        words = f"{refusal.client}'s heartbeat was refused{often}: {refusal.error}, {_lower(refusal.words.rstrip('.'))}"
-        self.out.append(TimelineEntry(refusal.since_ms, words, kind="trouble"))
 
     def _owners(self) -> dict[Unit, list[str]]:
         by_owner: dict[Unit, list[str]] = {}
@@ -302,8 +318,6 @@ class _EpochReader:
             still.setdefault((member, wait.owner, wait.since_ms), []).append(wait.unit)
         for (member, owner, since_ms), units in still.items():
             self._describe_wait(last_ms, member, owner, since_ms, units, over=False)
-        for refusal in self.refusals.values():
-            self._describe_refusal(refusal)
         return sorted(self.out, key=lambda line: line.ts_ms)
 
 
@@ -341,22 +355,23 @@ def _are(units: frozenset[Unit]) -> str:
     return "is" if len(units) == 1 else "are"
 
 
-def summary(events: Iterable[Event], group: str) -> tuple[str, list[TimelineEntry]] | None:
-    """The group's state and history; None if it was never a consumer, share or streams group."""
-    reader, last_ms, met = _EpochReader(group), 0, False
+def summary(
+    events: Iterable[Event], group: str, statics: Mapping[str, str] = MappingProxyType({})
+) -> tuple[str, list[TimelineEntry]] | None:
+    """The group's state and history; None if it was never a consumer, share or streams group. ``statics``: the names of members with a
+    group.instance.id, by member id."""
+    reader, last_ms, met = _EpochReader(group, statics), 0, False
     for event in events:
         if isinstance(event, dict):
             last_ms = max(last_ms, number(event, "ts_ms") or 0)
-            kind, mine, api = event.get("event"), event.get("group") == group, event.get("api")
+            kind, mine = event.get("event"), event.get("group") == group
             if kind == "epochs" and mine:
                 met = True
                 reader.take(event)
-            elif kind == "request" and mine and api == "LeaveGroup":
-                reader.leave(event)
-            elif kind == "request" and mine and api == _REFUSALS:
-                reader.asks(event)
-            elif kind == "response" and api == _REFUSALS:
-                reader.answered(event)
+            elif kind == "request" and mine:
+                reader.asked(event)
+            elif kind == "connection":
+                reader.connection(event)
     if not met:
         return None
     things = reader.end(last_ms)

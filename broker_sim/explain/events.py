@@ -82,6 +82,10 @@ class Call:
     """The partitions whose offsets were published for it."""
     rows: list[Row] = field(default_factory=list)
     """What its answer says of each partition, member or group; empty where it says one thing of all, or is not known."""
+    why: str = ""
+    """Why it was refused, as a clause; "" if unknown, or if its error says it."""
+    creates_topic: bool = False
+    """Whether it is the FindCoordinator that creates the internal topic: Kafka answers it COORDINATOR_NOT_AVAILABLE."""
     body: Event = field(default_factory=dict, repr=False)
 
     @property
@@ -109,6 +113,11 @@ class Call:
     @property
     def failed(self) -> bool:
         return self.error is not None or self.action is not None
+
+    @property
+    def is_outsiders(self) -> bool:
+        """Whether it is an OffsetCommit of a client that names no member: of a tool, or of a consumer without a group."""
+        return self.api == "OffsetCommit" and not self.member and self.generation == -1
 
     @property
     def in_part(self) -> bool:
@@ -148,7 +157,7 @@ class Call:
             api=text(event, "api") or "?",
             ts_ms=ts_ms,
             member=text(event, "member") or text(body, "member_id") or text(leaver, "member_id") or "",
-            instance=text(body, "group_instance_id") or text(leaver, "group_instance_id"),
+            instance=text(body, "group_instance_id") or text(body, "instance_id") or text(leaver, "group_instance_id"),
             group=text(event, "group"),
             client_id=text(event, "client_id") or "",
             client_host=text(event, "client_host") or "",

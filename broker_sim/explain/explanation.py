@@ -5,6 +5,7 @@ Both are functions of a list of journal events. They never raise for what the ev
 
 from __future__ import annotations
 
+import re
 import textwrap
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
@@ -12,13 +13,15 @@ from dataclasses import dataclass
 
 from broker_sim.common.text import clock, date, duration_text, nearest, visible
 from broker_sim.explain import delivery_text, epochs
+from broker_sim.explain.commit_text import commit_words
 from broker_sim.explain.events import Event, names_in, text
 from broker_sim.explain.history import history
 from broker_sim.explain.model import History
 from broker_sim.explain.moments import failures, moments
 from broker_sim.explain.phrases import count, incident_words, joined, listed, span_words
-from broker_sim.explain.rebalance_text import commit_words, life_of, rebalance_text, series_text, unstable
+from broker_sim.explain.rebalance_text import life_of, rebalance_text, series_text, unstable
 from broker_sim.explain.rebalances import DEAD
+from broker_sim.explain.refusals import HEARTBEATS
 from broker_sim.explain.replacements import replacement_notes
 from broker_sim.explain.transaction_text import is_trouble, stable_offset_text
 from broker_sim.explain.transaction_text import transaction_text as text_of_transaction
@@ -27,6 +30,8 @@ __all__ = ["explain", "group_paragraphs", "recent"]
 
 MOST_PARAGRAPHS = 40
 FIRST_PARAGRAPHS = 5
+_EPOCH = re.compile(r"epoch (\d+): ")
+"""The beginning of the entry of an epoch."""
 
 
 def explain(events: Iterable[Event], group: str, generation: int | None = None, width: int = 100) -> str:
@@ -36,9 +41,13 @@ def explain(events: Iterable[Event], group: str, generation: int | None = None, 
     """
     events = list(events)
     past = history(events, group)
+    parts: list[Paragraph] = []
     if generation is not None and (past.existed or past.calls):
-        return _fill(_generation_paragraphs(past, generation), width)
-    parts = group_paragraphs(events, past)
+        by_epochs = epochs.summary(events, group, _statics(past))
+        if past.existed or by_epochs is None:
+            return _fill(_generation_paragraphs(past, generation), width)
+        parts = _epoch_paragraphs(past, by_epochs[1], generation)
+    parts = parts or group_paragraphs(events, past)
     return _fill((part.text if part.kind == "lead" else f"{clock(part.ts_ms)}  {part.text}" for part in parts), width)
 
 
@@ -47,15 +56,23 @@ def group_paragraphs(events: list[Event], past: History) -> list[Paragraph]:
     group = past.group
     shared = delivery_text.summary(events, group)
     if shared is not None:
-        return [Paragraph(past.first_ms, "lead", shared[0]), *_dated(_shared_entries(events, past, shared[1]))]
-    by_epochs = epochs.summary(events, group)
+        lead = " ".join([shared[0], *_journal_by_epochs(past)])
+        return [Paragraph(past.first_ms, "lead", lead), *_dated(_shared_entries(events, past, shared[1]))]
+    by_epochs = epochs.summary(events, group, _statics(past))
     parts: list[Paragraph] = []
     if past.existed or (past.calls and by_epochs is None):
         parts += [Paragraph(past.first_ms, "lead", header(past)), *paragraphs(past)]
+        if not past.existed:
+            parts += [Paragraph(failure.ts_ms, "trouble", failure.text) for failure in failures(past)]
     if by_epochs is not None:
-        lead = " ".join([by_epochs[0], *_commits_by_epochs(past)])
+        lead = " ".join([by_epochs[0], *_journal_by_epochs(past), *_commits_by_epochs(past)])
         parts += [Paragraph(past.first_ms, "lead", lead), *_dated(_entries(past, by_epochs[1]))]
     return parts or [Paragraph(past.first_ms, "lead", _unknown_group(events, group))]
+
+
+def _statics(past: History) -> dict[str, str]:
+    """The names of members with a group.instance.id."""
+    return {name: past.name(name) for name, info in past.members.items() if info.instance}
 
 
 def _dated(entries: Iterable[epochs.TimelineEntry]) -> list[Paragraph]:
@@ -64,9 +81,20 @@ def _dated(entries: Iterable[epochs.TimelineEntry]) -> list[Paragraph]:
 
 def _shared_entries(events: list[Event], past: History, things: list[tuple[int, str]]) -> list[epochs.TimelineEntry]:
     """Of a share group: what moved its epoch, and what became of its records."""
-    by_epochs = epochs.summary(events, past.group)
+    by_epochs = epochs.summary(events, past.group, _statics(past))
     moved = [] if by_epochs is None else by_epochs[1]
     return _entries(past, [*moved, *(epochs.TimelineEntry(ts_ms, words) for ts_ms, words in things)])
+
+
+def _journal_by_epochs(past: History) -> list[str]:
+    """Since when it is in its state, and the period of the journal, if the header of a classic group doesn't have them."""
+    if past.existed or not past.epochs or past.epochs[-1][1] == DEAD:
+        return []
+    states = [state for _, state, _ in past.epochs]
+    since = max((place for place, state in enumerate(states) if state != states[-1]), default=-1) + 1
+    begins = ", begins in the middle" if past.begins_in_the_middle else ""
+    span = f"{date(past.first_ms)} {clock(past.first_ms)} to {clock(past.last_ms)} UTC"
+    return [f"It is {states[-1]} since {clock(past.epochs[since][0])}; the journal is of {span}{begins}."]
 
 
 def _commits_by_epochs(past: History) -> list[str]:
@@ -74,8 +102,10 @@ def _commits_by_epochs(past: History) -> list[str]:
     return [] if past.existed else commit_words(past, past.commits)
 
 
-def _entries(past: History, own: Iterable[epochs.TimelineEntry]) -> list[epochs.TimelineEntry]:
-    """Entries of an epoch-based group: its own steps, and those of any group: refused requests, states of logs,
+def _entries(
+    past: History, own: Iterable[epochs.TimelineEntry], since_ms: int = 0, until_ms: float = float("inf")
+) -> list[epochs.TimelineEntry]:
+    """Entries of an epoch-based group: its own steps, and those of any group between two moments: refused requests, states of logs,
     offsets and transactions. If it was also a classic group, only the refusals are added here."""
     if past.existed:
         since = [ts_ms for ts_ms, _, _ in past.epochs]
@@ -88,6 +118,7 @@ def _entries(past: History, own: Iterable[epochs.TimelineEntry]) -> list[epochs.
     else:
         entries = [epochs.TimelineEntry(moment.ts_ms, moment.text, moment.request, "note") for moment in moments(past)]
         entries += [epochs.TimelineEntry(part.ts_ms, part.text, kind=part.kind) for part in _transactions(past)]
+    entries = [entry for entry in entries if since_ms <= entry.ts_ms < until_ms]
     return sorted([*own, *entries], key=lambda entry: (entry.ts_ms, entry.request))
 
 
@@ -147,7 +178,12 @@ def standing(past: History) -> str:
         _, state, epoch = past.epochs[-1]
         return f"{state} in epoch {epoch}"
     if now is None:
-        return "Dead" if past.existed else "never seen in a step of the coordinator"
+        if past.existed:
+            return "Dead"
+        joins = [call for call in past.calls if call.api in (*HEARTBEATS, "JoinGroup")]
+        if joins and all(call.failed for call in joins):
+            return f"it does not exist, as {count(len(joins), 'request')} to join it {'was' if len(joins) == 1 else 'were'} refused"
+        return "never seen in a step of the coordinator"
     words = f"{now.state} in generation {now.generation}, {count(now.size, 'member')}"
     names = [past.name(member) + (" (leader)" if member == now.leader else "") for member in now.members]
     if names:
@@ -180,6 +216,25 @@ def _generation_paragraphs(past: History, generation: int) -> list[str]:
         ]
         paragraphs.append(" ".join(word for word in words if word))
     return paragraphs
+
+
+def _epoch_paragraphs(past: History, entries: list[epochs.TimelineEntry], epoch: int) -> list[Paragraph]:
+    """What happened in one epoch of an epoch-based group: from its entry on until the next epoch's."""
+    known = {int(match[1]): place for place, entry in enumerate(entries) if (match := _EPOCH.match(entry.text))}
+    if epoch not in known:
+        has = (
+            f"it holds epoch{'s'[: len(known) != 1]} {_ranges(sorted(known))}"
+            if known
+            else "it holds no epoch of the group"
+        )
+        return [Paragraph(past.first_ms, "lead", f"No epoch {epoch} of group {past.group} in the journal; {has}.")]
+    until_ms = min(
+        (entries[place].ts_ms for number, place in known.items() if number > epoch), default=past.last_ms + 1
+    )
+    since = entries[known[epoch]]
+    own = [entry for entry in entries if since.ts_ms <= entry.ts_ms < until_ms or entry is since]
+    own = [entry for entry in own if entry is since or not _EPOCH.match(entry.text)]
+    return list(_dated(_entries(past, own, since.ts_ms, until_ms)))
 
 
 def _ranges(numbers: list[int]) -> str:
@@ -259,7 +314,7 @@ def recent(events: Iterable[Event], group: str, limit: int = 15) -> str:
     if shared is not None:
         lines = epochs.lines(_shared_entries(events, past, shared[1]))
         return "\n".join([shared[0], *(f"  {line}" for line in lines[-max(limit, 1) :])])
-    by_epochs = epochs.summary(events, group)
+    by_epochs = epochs.summary(events, group, _statics(past))
     if by_epochs is not None and not past.existed:
         lines = epochs.lines(_entries(past, by_epochs[1]))
         return "\n".join([by_epochs[0], *(f"  {line}" for line in lines[-max(limit, 1) :])])

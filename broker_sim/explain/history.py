@@ -20,10 +20,12 @@ from broker_sim.explain.cluster_events import ClusterEvents
 from broker_sim.explain.deliveries import ShareGroupReader as Deliveries
 from broker_sim.explain.epoch_steps import EpochSteps, from_epochs, note_holdings
 from broker_sim.explain.events import Call, Event, GroupSnapshot, items, names_in, number, table, text
+from broker_sim.explain.first_lookup import FirstLookup
 from broker_sim.explain.model import Arrival, History, MemberInfo, Rebalance, Removal, Replacement, Span
 from broker_sim.explain.offsets import Offsets
 from broker_sim.explain.rebalance_series import rebalance_series
 from broker_sim.explain.rebalances import COMPLETING, DEAD, PREPARING, Cause, GroupStep, Rebalances, begins
+from broker_sim.explain.refusals import Refusals
 from broker_sim.explain.short_ids import short_names
 from broker_sim.explain.transactions import TransactionReader, concern
 
@@ -59,6 +61,8 @@ class _HistoryReader:
         self.deliveries = Deliveries(group)
         self.offsets = Offsets(self.history)
         self.failed_commits: deque[Call] = deque(maxlen=100)
+        self.first_lookup = FirstLookup()
+        self.refusals = Refusals()
         self.by_epochs: GroupSnapshot | None = None  # its members, where it is an epoch-based group
         self.epoch_steps = EpochSteps()
         self.came_back: tuple[GroupSnapshot, Cause] | None = None  # to the classic protocol, just now
@@ -92,6 +96,7 @@ class _HistoryReader:
         handler = self.handlers.get(str(event.get("event")))
         if handler is not None:
             handler(event)
+        self.first_lookup.take(event, self.history)
 
     # --- requests -------------------------------------------------------------------------------------------------------
 
@@ -115,11 +120,13 @@ class _HistoryReader:
         if rebalance is not None and call.faults:
             rebalance.faults.append(call)
         self.causes.note_call(call)
+        self.refusals.asked(call)
 
     def _name(self, call: Call) -> None:
-        """A static member's request without its id is the member's that has the instance."""
-        if not call.member and call.instance and call.api != "JoinGroup" and self.history.now is not None:
-            for name, member_row in self.history.now.members.items():
+        """A static member's request without its id is the member's that has the instance; an event names the instance in its place."""
+        snapshot = self.history.now or self.by_epochs
+        if call.member in ("", call.instance) and call.instance and call.api != "JoinGroup" and snapshot is not None:
+            for name, member_row in snapshot.members.items():
                 if member_row.get("instance") == call.instance:
                     call.member = name
 
@@ -135,6 +142,7 @@ class _HistoryReader:
             return
         call.answered(event, self.ts_ms)
         self.causes.answered(call)
+        self.refusals.answered(call, event, None if self.history.now is None else self.history.now.size)
         if call.failed and call.api in COMMITS:
             self.failed_commits.append(call)
         if not call.member:
@@ -158,6 +166,7 @@ class _HistoryReader:
             self.history.log = text(event, "log") or self.history.log
             self.history.epochs.append((self.ts_ms, text(event, "state") or "", number(event, "group_epoch") or 0))
             step = self.epoch_steps.take(event)
+            self.refusals.stepped(step)
             note_holdings(self.history.holdings, step)
             self.came_back = from_epochs(step) if step.classic_members else None
             after = GroupSnapshot.of(event)
@@ -415,9 +424,11 @@ class _HistoryReader:
         for call in past.calls:  # members that never got into the group have a lane and a name as well
             if call.member and call.member not in past.members:
                 info = MemberInfo(call.member, call.client_id, call.client_host, call.instance, first_ms=call.ts_ms)
+                info.admitted = False
                 info.last_ms = call.answered_ms or call.ts_ms
                 past.members[call.member] = info
         past.names = short_names(past.members.values(), past.hosts)
+        self.refusals.finish()
         self.offsets.finish()
         self.around.finish()
         clients = [info.client_id for info in past.members.values()]

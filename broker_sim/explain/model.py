@@ -38,6 +38,7 @@ class MemberInfo:
     rebalance_timeout_ms: int | None = None
     first_ms: int = 0
     last_ms: int | None = None  # when it ceased to be a member
+    admitted: bool = True  # False: its requests were refused, and no step shows it as a member
 
 
 @dataclass(slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -9,13 +11,26 @@ from itertools import groupby
 from broker_sim.common.text import clock, duration_text
 from broker_sim.explain.events import Call, number
 from broker_sim.explain.model import History, Rebalance
-from broker_sim.explain.phrases import after, because, count, incident_words, listed, outcome_of, span_title
+from broker_sim.explain.phrases import (
+    after,
+    because,
+    count,
+    fault_words,
+    incident_words,
+    listed,
+    outcome_of,
+    shortened,
+    span_title,
+)
 from broker_sim.explain.replacements import replacement_notes
 
 __all__ = ["Moment", "failures", "is_trouble", "moments"]
 
 MANNERS = {"MEMBER_ID_REQUIRED"}
 """Errors that are a step of the protocol and no failure."""
+
+_APART_MS = 60_000
+"""Equal answers that are further apart are two runs."""
 
 
 @dataclass(slots=True)
@@ -31,7 +46,7 @@ class Moment:
 
 def is_trouble(call: Call) -> bool:
     """Whether a response is worth a line."""
-    return call.failed and call.error not in MANNERS
+    return call.failed and call.error not in MANNERS and not call.creates_topic
 
 
 def moments(past: History) -> list[Moment]:
@@ -83,13 +98,14 @@ def _rebalances(past: History) -> Iterator[Moment]:
 def _also(past: History, rebalance: Rebalance) -> Iterator[Moment]:
     """What happened while the window was open; who did the same one after the other shares a line."""
     causes = [cause for cause in rebalance.also if cause.kind in ("left", "session_expired", "joined", "replaced")]
-    for kind, group in groupby(causes, key=lambda cause: cause.kind):
+    for (kind, by), group in groupby(causes, key=lambda cause: (cause.kind, cause.by)):
         run = list(group)
         members = [name for cause in run for name in cause.members]
         words = because(past, run[0], brief=True)
         if len(run) > 1:
             names = listed(past, members)
-            did = {"joined": "joined", "left": "left"}.get(kind, "rejoined with new member ids")
+            left = f"were removed by {by}" if by else "left"
+            did = {"joined": "joined", "left": left}.get(kind, "rejoined with new member ids")
             words = f"the sessions of {names} expired" if kind == "session_expired" else f"{names} {did}"
         lasted = run[-1].ts_ms - run[0].ts_ms
         until = f", until {clock(run[-1].ts_ms)}" if lasted >= 1000 else ""
@@ -104,42 +120,81 @@ def _end(rebalance: Rebalance) -> str:
     )
 
 
+@dataclass(slots=True)
+class _Run:
+    """Equal answers: of the same API, with the same outcome and cause, between the same rebalances."""
+
+    calls: list[Call]
+
+    @property
+    def last_ms(self) -> int:
+        return _answered_ms(self.calls[-1])
+
+
 def failures(past: History) -> list[Moment]:
-    """Failed answers; those that say the same one after the other share a line."""
-    result: list[Moment] = []
-    failed = sorted((call for call in past.calls if is_trouble(call)), key=lambda call: call.answered_ms or call.ts_ms)
+    """Failed answers; equal ones with one cause share a line. A client's other answer in between, or a minute without one, ends it."""
+    result: list[_Run] = []
     borders = sorted(rebalance.began_ms for rebalance in past.rebalances)
-    run: list[Call] = []
-    key: tuple[object, ...] = ()
-    border = 0
-    for call in failed:
-        at = call.answered_ms or call.ts_ms
-        while border < len(borders) and borders[border] < at:
-            border += 1
-        mine = (call.api, call.outcome, border, (call.took_ms or 0) // 1000)
-        if run and mine != key:
-            result.append(_failure(past, run))
-            run = []
-        key = mine
-        run.append(call)
-    if run:
-        result.append(_failure(past, run))
-    return result
+    open_runs: dict[tuple[object, ...], _Run] = {}
+    last: dict[tuple[str, tuple[str, ...]], tuple[object, ...]] = {}
+    for call in sorted(filter(is_trouble, past.calls), key=_answered_ms):
+        at = _answered_ms(call)
+        key = (
+            call.api,
+            call.outcome,
+            call.why,
+            fault_words(call),
+            bisect_left(borders, at),
+            (call.took_ms or 0) // 1000,
+        )
+        before = last.get((call.api, _process(call)))
+        if before is not None and before != key:
+            open_runs.pop(before, None)
+        last[call.api, _process(call)] = key
+        run = open_runs.get(key)
+        if run is None or at - run.last_ms > _APART_MS:
+            run = open_runs[key] = _Run([])
+            result.append(run)
+        run.calls.append(call)
+    return [_failure(past, run) for run in result]
 
 
-def _failure(past: History, run: list[Call]) -> Moment:
-    first, members = run[0], list(dict.fromkeys(call.member for call in run))
-    named = [member for member in members if member]
-    who = listed(past, named) if named else first.client_id or "a client"
-    times = f" (×{len(run)})" if len(run) > len(members) else ""
-    fault = f" [fault: {first.faults[-1]}]" if first.faults else ""
-    at, last = first.answered_ms or first.ts_ms, run[-1].answered_ms or run[-1].ts_ms
-    until = f", until {clock(last)}" if last - at >= 1000 else ""
+def _answered_ms(call: Call) -> int:
+    return call.answered_ms or call.ts_ms
+
+
+def _process(call: Call) -> tuple[str, ...]:
+    """The process of a request, as far as it shows: its member, else its client id and host."""
+    return (call.member,) if call.member else ("", call.client_id, call.client_host)
+
+
+def _whose(past: History, calls: list[Call]) -> str:
+    """The processes of a run by name, each with its number of calls unless these are equal."""
+    counts = Counter(map(_process, calls))
+    clients = Counter(process[1] for process in counts if not process[0])
+    names = {
+        process: past.name(process[0])
+        if process[0]
+        else (process[1] or "a client") + (f" at {process[2]}" if clients[process[1]] > 1 else "")
+        for process in counts
+    }
+    equal = len(set(counts.values())) == 1
+    return shortened(name if equal else f"{name} (×{counts[process]})" for process, name in names.items())
+
+
+def _failure(past: History, run: _Run) -> Moment:
+    first = run.calls[0]
+    processes = Counter(map(_process, run.calls))
+    total = len(run.calls)
+    times = f" (×{total})" if total > len(processes) and len(set(processes.values())) == 1 else ""
+    at = _answered_ms(first)
+    until = f", until {clock(run.last_ms)}" if run.last_ms - at >= 1000 else ""
+    why = f": {first.why}" if first.why else ""
     return Moment(
         at,
-        f"{first.api} of {who}: {first.outcome} {after(first.took_ms)}{times}{until}{fault}",
+        f"{first.api} of {_whose(past, run.calls)}: {first.outcome} {after(first.took_ms)}{times}{until}{fault_words(first)}{why}",
         4,
-        named,
+        [process[0] for process in processes if process[0]],
         first.request,
     )
 
@@ -158,11 +213,10 @@ def _waiting(past: History) -> Iterator[Moment]:
     ]
     for call in open_calls[:5]:
         who = past.name(call.member) if call.member else call.client_id or "a client"
-        fault = f" [fault: {call.faults[-1]}]" if call.faults else ""
         waited = duration_text(past.last_ms - call.ts_ms)
         yield Moment(
             past.last_ms,
-            f"{call.api} of {who} has had no response since {clock(call.ts_ms)} ({waited}){fault}",
+            f"{call.api} of {who} has had no response since {clock(call.ts_ms)} ({waited}){fault_words(call)}",
             7,
             [call.member],
         )

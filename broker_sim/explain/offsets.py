@@ -18,13 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from broker_sim.common.answers import whole_error
 from broker_sim.explain.beginnings import LATEST, Beginning, Beginnings, Reader
 from broker_sim.explain.events import Call, Event, items, names_in, number, table, text
 from broker_sim.explain.model import History, Incident
-from broker_sim.explain.phrases import count, quoted, shortened
+from broker_sim.explain.phrases import caller, count, shortened
 
 __all__ = ["Offsets"]
 
@@ -34,6 +35,8 @@ _REASONS = {
     "topic deleted": "were deleted with their topic",
     "requested": "were deleted by a request",
 }
+
+_START_OFFSETS = ("AlterShareGroupOffsets", "DeleteShareGroupOffsets")
 
 _ONE_START_MS = 1000
 """Partitions that a client begins to read within that time are one incident."""
@@ -113,6 +116,8 @@ class Offsets:
                 self._sized(event)
             elif event.get("api") == "OffsetFetch" and call is not None:
                 self._lookups[call.client_id, call.client_host] = whole_error(event, self.past.group)
+            elif call is not None and call.api in _START_OFFSETS and text(event, "error") is None:
+                self._found.append((ts_ms, order, partial(_start_offsets, call)))
         elif kind == "data_loss":
             loss = self._data_loss(event)
             if loss is not None:
@@ -153,7 +158,7 @@ class Offsets:
         tails = {
             log: self._tails.pop(log) for log in offsets if log in self._tails
         }  # what is committed next is of the new records
-        if call is not None and call.api == "OffsetCommit" and not call.member and call.generation == -1:
+        if call is not None and call.is_outsiders:
             reader = call.client_id, call.client_host
             moved = {
                 log: (before[log], at)
@@ -424,12 +429,28 @@ def _skipped(name: str, skip: _Skip) -> str:
     return words
 
 
+def _start_offsets(call: Call) -> str:
+    """What a client has made of a share group's start offsets."""
+    topics = [topic for topic in items(call.body, "topics") if isinstance(topic, Mapping)]
+    if call.api == "DeleteShareGroupOffsets":
+        names = shortened(text(topic, "topic_name") or "?" for topic in topics)
+        then = "a group that reads there begins by its share.auto.offset.reset"
+        return f"start offsets were deleted by {_who(call)} ({call.api}): {names}; {then}"
+    moves = shortened(
+        f"{text(topic, 'topic_name')}-{number(partition, 'partition_index')} {number(partition, 'start_offset')}"
+        for topic in topics
+        for partition in items(topic, "partitions")
+        if isinstance(partition, Mapping)
+    )
+    return f"start offsets were set by {_who(call)} ({call.api}): {moves}"
+
+
 def _known(new: int | None, old: int | None) -> int | None:
     return old if new is None or new < 0 else new
 
 
 def _who(call: Call) -> str:
-    return quoted(call.client_id) if call.client_id else f"a client at {call.client_host}"
+    return caller(call.client_id, call.client_host)
 
 
 def _moves(moves: Mapping[str, tuple[int | None, int]]) -> str:

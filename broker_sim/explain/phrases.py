@@ -12,8 +12,11 @@ from broker_sim.explain.rebalances import Cause
 __all__ = [
     *(
         "after",
+        "an",
         "because",
+        "caller",
         "count",
+        "fault_words",
         "incident_words",
         "is_other",
         "late_to_rejoin",
@@ -53,6 +56,16 @@ def late_to_rejoin(*, retries: bool = False, whose: str = "its", protocol_type: 
         "a rebalance callback of it may have taken long",
     ]
     return f"{', '.join(may[:-1])}, or {may[-1]} (a broker does not see which)"
+
+
+def fault_words(call: Call) -> str:
+    """What a rule of a fault did to a call, else "": equal answers of rules and of brokers differ in nothing else."""
+    return f" [fault: {call.faults[-1]}]" if call.faults else ""
+
+
+def caller(client_id: str, host: str = "") -> str:
+    """A client that is no member, by its client id."""
+    return quoted(client_id) if client_id else f"a client at {host}" if host else "a client"
 
 
 def quoted(words: str) -> str:
@@ -103,6 +116,8 @@ def because(past: History, cause: Cause, *, generation: int | None = None, brief
         return f"{whom} joined the empty group{reason}"
     if kind == "joined":
         return f"{whom} joined{reason}"
+    if kind == "left" and cause.by:
+        return f"{whom} {'was' if len(cause.members) == 1 else 'were'} removed by {cause.by}{reason}"
     if kind == "left":
         return f"{whom} left{reason}" if cause.members else f"a member left{reason}"
     if kind == "session_expired":
@@ -142,7 +157,7 @@ def _expired(past: History, cause: Cause, whom: str, brief: bool) -> str:
     if brief:
         return words
     if cause.last_call is not None:
-        details.append(f"its last request was {_a(cause.last_call.api)} at {clock(cause.last_call.ts_ms)}")
+        details.append(f"its last request was {an(cause.last_call.api)} at {clock(cause.last_call.ts_ms)}")
     if cause.closed_ms is not None:
         details.append(f"its connection was closed at {clock(cause.closed_ms)} without a LeaveGroup")
     elif info is not None and info.instance and not is_other(cause.protocol_type):
@@ -152,7 +167,8 @@ def _expired(past: History, cause: Cause, whom: str, brief: bool) -> str:
     return words + (f" ({'; '.join(details)})" if details else "")
 
 
-def _a(api: str) -> str:
+def an(api: str) -> str:
+    """An API with its article: ``an OffsetCommit``."""
     return f"an {api}" if api[:1] in "AEIOU" else f"a {api}"
 
 

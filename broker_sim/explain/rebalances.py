@@ -82,6 +82,7 @@ class Cause:
     members: list[str] = field(default_factory=list)
     error: str | None = None  # append_failed: the log's
     reason: str | None = None  # the client's own reason
+    by: str = ""  # left, deleted: who removed the members, or the group, if not the members themselves
     call: Call | None = None
     added_topics: list[str] = field(default_factory=list)
     lost_topics: list[str] = field(default_factory=list)

@@ -194,6 +194,8 @@ EVENTS: dict[str, dict[str, str]] = {
         "`unloaded`: the leader discarded the state: another leader, no member left, or an error of the share coordinator",
         "leader_epoch": "leader epoch of the partition at that leader",
         "start_offset?": "share partition start offset: the earliest record in flight or available",
+        "log_start_offset?": "of `loaded`: the log start offset",
+        "reset?": "of `loaded`: share.auto.offset.reset, by which the group begins where the share coordinator has no start offset",
         "error?": "the error in the members' responses",
     },
     "delivery": {
@@ -210,6 +212,7 @@ EVENTS: dict[str, dict[str, str]] = {
         "becomes": "`acquired`, `available`, `acknowledged`, `archiving` (a dead letter is to be "
         "written), `archived`: the new state. Released or expired records become `archived` at the group's limit of deliveries",
         "start_offset": "share partition start offset after this change",
+        "log_start_offset?": "of `acquired`: the log start offset",
         "until_ms?": "of `acquired` and `renewed`: end of the lock, ms since 1970",
         "request?": "number of the ShareFetch or ShareAcknowledge",
         "refused_action?": "of `refused`: the action that failed",

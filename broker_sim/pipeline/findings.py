@@ -122,6 +122,7 @@ def _stuck_partition(facts: ReportFacts, row: Row) -> Finding:
     }
     did, span = f"{_stuck_words(row)} ({_attempts(row)})", _between(row["from_ms"], row["to_ms"])
     its = "its" if len(unstable_from or hit) == 1 else "their"
+    looked = row["evidence"] == "answers" and not row["commits"]  # no commit was refused
     if partition is None or not hit:
         words = f"{row['log']} {did} {span}"
     elif unstable_from:
@@ -131,7 +132,8 @@ def _stuck_partition(facts: ReportFacts, row: Row) -> Finding:
             words += f", nor committed anything from {when(row['from_ms'])} on"
         words += f": {its} offsets partition {partition} {did}"
     else:
-        words = f"{named(hit)} could not commit {span}: {its} offsets partition {partition} {did}"
+        could = "found no coordinator" if looked else "could not commit"
+        words = f"{named(hit)} {could} {span}: {its} offsets partition {partition} {did}"
     others = (
         [group for group in facts.neighbours.get(partition, ()) if group not in hit] if partition is not None else []
     )
@@ -147,11 +149,13 @@ def _stuck_partition(facts: ReportFacts, row: Row) -> Finding:
     )
     if partition is not None:
         advice += " Groups of other partitions are not affected; restarting consumers does not help."
+    if looked:
+        advice = f"No commit was refused. The broker that leads {row['log']} may have been down, or the coordinator moved or loaded."
     group = hit[0] if len(hit) == 1 else None
     return Finding(
         "stuck",
-        "bad",
-        1000 + (row["stuck_ms"] or 0) / 1000,
+        "warn" if looked else "bad",
+        (400 if looked else 1000) + (row["stuck_ms"] or 0) / 1000,
         f"{words}.",
         advice,
         group,

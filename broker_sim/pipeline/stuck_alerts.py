@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.common.text import clock, duration_text
 from broker_sim.explain.phrases import count, joined
 from broker_sim.pipeline.phrases import named
-from broker_sim.pipeline.tables.stuck_partitions import APIS, ASKING, HOMES, UNAVAILABLE
+from broker_sim.pipeline.tables.stuck_partitions import APIS, ASKING, EXISTS, HOMES, UNAVAILABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,10 +55,12 @@ class StuckPeriod:
 
 @dataclass(slots=True)
 class _Log:
-    """``last_ms``: when a period ended last; ``blocked``: a write was refused or waits, and none has had success since."""
+    """``last_ms``: when a period ended last; ``blocked``: a write was refused or waits, without a success since; ``refused``:
+    the same of a request to the coordinator."""
 
     last_ms: int | None = None
     blocked: bool = False
+    refused: bool = False
     period: StuckPeriod | None = None
 
 
@@ -74,6 +76,8 @@ class StuckAlerts:
         self.now_ms = 0
         self._logs: dict[str, _Log] = {}
         self._asked: dict[tuple[int, int], str] = {}
+        self._there: set[str] = set()
+        """Partitions that the journal has shown to exist."""
 
     @property
     def open(self) -> list[StuckPeriod]:
@@ -85,7 +89,7 @@ class StuckAlerts:
         """A batch of events; with ``past`` all events before this watch, of which only periods that continue are reported."""
         wanted = (
             "(type in ('append', 'committed') and coordinator_partition is not null)"
-            f" or (type in {HOMES} and log is not null)"
+            f" or (type in {(*HOMES, 'load')} and log is not null)"
             f" or (type in ('request', 'response') and api in {ASKING})"
         )
         rows = batch.where(wanted).select(*_COLUMNS).toArrow().to_pylist()
@@ -111,6 +115,8 @@ class StuckAlerts:
 
     def _add(self, row: Row, past: bool) -> None:
         kind = row["type"]
+        if kind in EXISTS:
+            self._there.add(row["log"])
         if kind in HOMES:
             self.homes[row["group"]] = row["log"]
         elif kind == "request":
@@ -133,10 +139,12 @@ class StuckAlerts:
         if log is None or group is None or row["action"] is not None:
             return
         error = next((name for name in row.get("errors") or () if name in UNAVAILABLE), None)
-        if error is not None:
+        lookup = row["api"] not in APIS
+        if error is not None and (not lookup or log in self._there):
             self._attempt(log, row["ts_ms"] - (row["took_ms"] or 0), [group], error)
-        elif row["api"] in APIS:
-            self._success(log, row["ts_ms"], past, write=False)
+            self._logs[log].refused |= not lookup
+        elif error is None and row["api"] in (*APIS, "FindCoordinator"):
+            self._success(log, row["ts_ms"], past, write=False, lookup=lookup)
 
     def _attempt(self, name: str, since_ms: int, groups: Iterable[str], error: str | None) -> StuckPeriod:
         """One without success, which was made at ``since_ms``."""
@@ -151,12 +159,12 @@ class StuckAlerts:
         period.errors.update([error] if error is not None else [])
         return period
 
-    def _success(self, name: str, ts_ms: int, past: bool, *, write: bool) -> None:
-        """``write``: of an append; other answers don't end what a refused append began."""
+    def _success(self, name: str, ts_ms: int, past: bool, *, write: bool, lookup: bool = False) -> None:
+        """``write``: of an append. Answers don't end what a refused append began, nor a ``lookup`` what refused requests began."""
         log = self._logs.setdefault(name, _Log())
-        if not write and log.blocked:
+        if not write and (log.blocked or (lookup and log.refused)):
             return
-        log.blocked, log.last_ms = False, ts_ms
+        log.blocked, log.refused, log.last_ms = False, False, ts_ms
         period, log.period = log.period, None
         if period is None:
             return

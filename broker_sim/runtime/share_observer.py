@@ -48,10 +48,13 @@ class ShareObserver:
     def __init__(self, journal: Journal, *, ids_are_uuids: bool) -> None:
         self.journal, self._ids_are_uuids = journal, ids_are_uuids
 
-    def loaded(self, live: LivePartition) -> None:
-        """The leader has loaded a share partition."""
+    def loaded(self, live: LivePartition, reset: str = "") -> None:
+        """The leader has loaded a share partition. ``reset``: the group's share.auto.offset.reset where the share coordinator
+        has no start offset; else ""."""
         assert live.share is not None
-        self._of_partition(live, "loaded", start_offset=live.share.start_offset)
+        by = {"reset": reset} if reset else {}
+        log_start = live.partition.log_start_offset
+        self._of_partition(live, "loaded", start_offset=live.share.start_offset, log_start_offset=log_start, **by)
 
     def unloaded(self, live: LivePartition, error: Err) -> None:
         """The partition is not loaded for the group any more."""
@@ -78,7 +81,10 @@ class ShareObserver:
         assert share is not None
         until_ms = now_ms + share.limits.lock_ms
         for part in acquired:
-            self._write(live, "acquired", member, *part, request, becomes="acquired", until_ms=until_ms)
+            self._write(
+                live, "acquired", member, *part, request,
+                becomes="acquired", until_ms=until_ms, log_start_offset=live.partition.log_start_offset,
+            )  # fmt: skip
 
     def moved(
         self,

@@ -229,13 +229,14 @@ class SharePartitions:
                 return
             group_id = live.key.group_id
             live.read_committed = self._setting(group_id, "share.isolation.level") == "read_committed"
-            start = answer.start_offset
+            start, reset = answer.start_offset, ""
             if start == NOWHERE:
-                start = self._first_offset(live)
+                reset = self._setting(group_id, "share.auto.offset.reset") or "latest"
+                start = self._first_offset(live, reset)
             live.state_epoch = answer.state_epoch
             live.share = SharePartition.loaded(self.policy, self.limits(group_id), start, answer.batches)
             if self.observer is not None:
-                self.observer.loaded(live)
+                self.observer.loaded(live, reset)
             for first, last, delivery in live.share.archiving():
                 often = delivery.deliveries >= live.share.limits.deliveries
                 self._send_letters(live, first, last, delivery.deliveries, TOO_OFTEN if often else REJECTED)
@@ -243,9 +244,9 @@ class SharePartitions:
 
         self._persister.ask_one(Read(live.key, live.leader_epoch), on_read)
 
-    def _first_offset(self, live: LivePartition) -> int:
-        """The start offset of a group that has read nothing of the partition (share.auto.offset.reset)."""
-        partition, reset = live.partition, self._setting(live.key.group_id, "share.auto.offset.reset") or "latest"
+    def _first_offset(self, live: LivePartition, reset: str) -> int:
+        """The start offset of a group that has read nothing of the partition; ``reset``: its share.auto.offset.reset."""
+        partition = live.partition
         end = partition.last_stable_offset if live.read_committed else partition.high_watermark
         if reset == "earliest":
             return partition.log_start_offset

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from broker_sim import Cluster
+from broker_sim.common.text import clock
 from broker_sim.explain import explain, recent
 from kafka_wire.errors import Err
 from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
@@ -118,11 +119,11 @@ async def test_commits_that_were_refused_stand_in_the_header_and_at_their_time(k
     assert await commit(a, 5, 0, a.epoch) == Err.NONE
     assert await commit(a, 6, 0, a.epoch - 1) == Err.STALE_MEMBER_EPOCH
     lines = told(kafka)
-    assert lines[0].endswith(
-        "Stable, epoch 1, 1 member. 1 commit answered. 1 commit failed: STALE_MEMBER_EPOCH at once."
-    )
-    assert lines[1:] == ["epoch 1: app-A joined", "OffsetCommit of app-A: STALE_MEMBER_EPOCH at once"]
-    assert "OffsetCommit of app-A: STALE_MEMBER_EPOCH at once" in recent(kafka.journal.events, "g")
+    assert "Stable, epoch 1, 1 member. It is Stable since " in lines[0]
+    assert lines[0].endswith("UTC. 1 commit answered. 1 commit failed: STALE_MEMBER_EPOCH at once.")
+    refused = "OffsetCommit of app-A: STALE_MEMBER_EPOCH at once: it named epoch 0, its member epoch is 1"
+    assert lines[1:] == ["epoch 1: app-A joined", refused]
+    assert refused in recent(kafka.journal.events, "g")
 
 
 async def test_a_fenced_member_and_a_removed_one_rejoin(kafka: Cluster, joined: Joined) -> None:
@@ -136,11 +137,14 @@ async def test_a_fenced_member_and_a_removed_one_rejoin(kafka: Cluster, joined: 
     b.epoch += 3
     assert (await b.beat()).error_code == Err.FENCED_MEMBER_EPOCH
     lines = [one for one in told(kafka) if not one.startswith("the clock")]
-    assert lines[-4:] == [
-        "epoch 3: app-B was removed: its session expired",
-        "ConsumerGroupHeartbeat of app-B: UNKNOWN_MEMBER_ID at once",
+    at = next(event["ts_ms"] for event in kafka.journal.events if event.get("timer") == "session")
+    assert lines[-4].startswith(
+        "epoch 3: app-B was removed: its session expired (its last request was a ConsumerGroupHeartbeat at "
+    )
+    assert lines[-3:] == [
+        f"ConsumerGroupHeartbeat of app-B: UNKNOWN_MEMBER_ID at once: it was removed at {clock(at)}: its session expired",
         "epoch 4: app-B joined again",
-        "ConsumerGroupHeartbeat of app-B: FENCED_MEMBER_EPOCH at once",
+        "ConsumerGroupHeartbeat of app-B: FENCED_MEMBER_EPOCH at once: it named epoch 7, its member epoch is 4",
     ]
 
 
@@ -157,8 +161,8 @@ async def test_a_removed_member_has_not_left(kafka: Cluster, joined: Joined) -> 
     a.epoch, a.owned = -1, []
     await a.beat()
     assert [one for one in told(kafka) if " was removed by " in one or one.endswith(" left")] == [
-        "epoch 4: app-B was removed by a LeaveGroup",
-        'epoch 5: app-1 was removed by a LeaveGroup of "admin-1"',
+        "epoch 4: app-B was removed by the test (a handle, or the control API)",
+        'epoch 5: app-1 was removed by "admin-1" (LeaveGroup)',
         "epoch 6: app-A left",
     ]
 
@@ -242,4 +246,4 @@ async def test_a_deleted_group_is_described_as_deleted(kafka: Cluster, joined: J
     assert (await a.wire.send(DeleteGroupsRequest(["g"]), 2)).results[0].error_code == Err.NONE
     lines = told(kafka)
     assert re.fullmatch(r"Consumer group g on \S+: until [\d:.]+, the last epoch was 2\.", lines[0])
-    assert lines[-1] == "the group was deleted"
+    assert lines[-1] == 'the group was deleted by "app-A" (DeleteGroups)'

@@ -8,7 +8,9 @@ Rules:
    coordinator is not available (`UNAVAILABLE`).
 3. A period lasts from the first attempt without success to the next success; last_success, before it, is the earliest time at
    which it may have begun. Without any attempt to write, if clients only got COORDINATOR errors (evidence `answers`), any other
-   answer of the coordinator but that to a Heartbeat ends it.
+   answer of the coordinator but that to a Heartbeat ends it; if they only looked for the coordinator, a FindCoordinator that finds
+   one does, too. A client that looks for the coordinator of a partition that was not there before meets no incident: Kafka creates
+   the internal topic at the first FindCoordinator, which it refuses.
 4. Lines of brokers and clients (`broker log`, `client log`), and groups of a partition that slow down together (`rhythm`), are read by
    `pipeline.log_stuck`.
 5. From a log alone (evidence `silence`) no attempts are known: that a partition, busy before and after, got no records for long while
@@ -67,6 +69,11 @@ ASKING = (*APIS, "Heartbeat", "FindCoordinator")
 HOMES = ("group", "epochs", "offsets")
 """Types of events that show in which offsets partition a group lives."""
 
+COMMITS = ("OffsetCommit", "TxnOffsetCommit")
+
+EXISTS = (*HOMES, "append", "committed", "load")
+"""Types of events that show that a partition of `__consumer_offsets` is there."""
+
 _NEEDED = (
     *(
         "run_id",
@@ -106,6 +113,7 @@ STUCK_PARTITIONS = TableSchema(
         ColumnSpec("stuck_ms", LONG, "to - from; to the run's last event where it is still stuck", _BOTH),
         ColumnSpec("silence_ms", LONG, "to - last_success; null if there was no success before", _BOTH),
         ColumnSpec("attempts", LONG, "failed attempts; null if unknown", "journal"),
+        ColumnSpec("commits", LONG, "refused OffsetCommits and TxnOffsetCommits among them", "journal"),
         ColumnSpec("waiting", LONG, "those that were appended and not committed, or got no response", "journal"),
         ColumnSpec("errors", ArrayOf(STRING), "the errors, each once, sorted", "journal"),
         ColumnSpec(
@@ -157,9 +165,8 @@ def stuck_partitions(
     suspects = writes.where("bad").select("run_id", "log").union(refusals.select("run_id", "log"))
     suspects = F.broadcast(suspects.union(failures.select("run_id", "log")).distinct())
     signs = writes.unionByName(produce).join(suspects, ["run_id", "log"], "left_semi").unionByName(failures)
-    periods = _periods(
-        signs.unionByName(_refused(refusals)).unionByName(_available(events, refusals)), events, least_ms
-    )
+    answers = _of_existing(_refused(refusals), events).unionByName(_available(events, refusals))
+    periods = _periods(signs.unionByName(answers), events, least_ms)
     if log is None:
         return periods
     without = events.select("run_id").distinct()
@@ -201,11 +208,11 @@ def coordinators(events: DataFrame, offset_log: DataFrame | None = None) -> Data
 # ------------------------------------------------------------------------------------------------ signs
 #
 # A sign: run_id, log, journal, seq, ts_ms (when it was logged), since_ms (when the attempt was made), ok, bad, waits, error, groups,
-# evidence.
+# evidence, commit (of an OffsetCommit or TxnOffsetCommit), lookup (of an API that only looks for the coordinator).
 
 
 def _sign(evidence: str, **columns: SparkColumn) -> list[SparkColumn]:
-    values = {"evidence": F.lit(evidence), **columns}
+    values = {"evidence": F.lit(evidence), "commit": F.lit(False), "lookup": F.lit(False), **columns}
     return [F.col("run_id"), F.col("journal"), *(value.alias(name) for name, value in values.items())]
 
 
@@ -234,7 +241,7 @@ def _refusals(events: DataFrame) -> DataFrame:
     responses = events.where((F.col("type") == "response") & F.col("error").isNotNull() & F.col("api").isin(*ASKING))
     responses = responses.where(F.col("action").isNull()).withColumn("error", _unavailable())
     responses = responses.where(F.col("error").isNotNull()).select(
-        *PER_JOURNAL, "request", "seq", "ts_ms", "error", "took_ms"
+        *PER_JOURNAL, "request", "seq", "ts_ms", "error", "took_ms", "api"
     )
     return _asked(events).join(F.broadcast(responses), [*PER_JOURNAL, "request"])
 
@@ -262,17 +269,32 @@ def _refused(refusals: DataFrame) -> DataFrame:
             waits=F.lit(False),
             error=F.col("error"),
             groups=F.array("group"),
+            commit=F.col("api").isin(*COMMITS),
+            lookup=~F.col("api").isin(*APIS),
         )
     )
+
+
+def _of_existing(refused: DataFrame, events: DataFrame) -> DataFrame:
+    """Without the attempts of clients that looked for the coordinator of a partition before the journal shows that it exists."""
+    there = events.where(F.col("type").isin(*EXISTS) & F.col("log").isNotNull())
+    there = there.groupBy("run_id", "log").agg(F.min(F.struct("journal", "seq")).alias("first"))
+    first = F.col("first")
+    later = (F.col("journal") > first["journal"]) | (
+        (F.col("journal") == first["journal"]) & (F.col("seq") > first["seq"])
+    )
+    signs = refused.join(F.broadcast(there), ["run_id", "log"], "left")
+    return signs.where(~F.col("lookup") | F.coalesce(later, F.lit(False))).drop("first")
 
 
 def _available(events: DataFrame, refusals: DataFrame) -> DataFrame:
     """The other answers to groups of which some are refusals."""
     groups = refusals.select("run_id", "group", "log").distinct()
-    responses = events.where((F.col("type") == "response") & F.col("api").isin(*APIS) & F.col("action").isNull())
+    there = F.col("api").isin(*APIS, "FindCoordinator") & F.col("action").isNull()
+    responses = events.where((F.col("type") == "response") & there)
     responses = responses.where(_unavailable().isNull())
     asked = _asked(events).join(F.broadcast(groups), ["run_id", "group"])
-    both = responses.select(*PER_JOURNAL, "request", "seq", "ts_ms").join(asked, [*PER_JOURNAL, "request"])
+    both = responses.select(*PER_JOURNAL, "request", "seq", "ts_ms", "api").join(asked, [*PER_JOURNAL, "request"])
     return both.select(
         *_sign(
             "answers",
@@ -285,6 +307,7 @@ def _available(events: DataFrame, refusals: DataFrame) -> DataFrame:
             waits=F.lit(False),
             error=F.lit(None).cast("string"),
             groups=F.array("group"),
+            lookup=~F.col("api").isin(*APIS),
         )
     )
 
@@ -345,10 +368,13 @@ def _periods(signs: DataFrame, events: DataFrame, least_ms: int) -> DataFrame:
     def last(what: SparkColumn) -> SparkColumn:
         return F.coalesce(F.max(F.when(what, F.col("place"))).over(before), F.lit(0))
 
-    # a refused or waiting write is open until the next success of a write: answers don't end it
+    # a refused or waiting write is open until the next success of a write: answers don't end it; nor does a coordinator that is found
+    # end what requests to it began
     signs = signs.withColumn("place", F.row_number().over(ordered))
     signs = signs.withColumn("jammed", last(hard & F.col("bad")) > last(hard & F.col("ok")))
-    signs = signs.withColumn("closes", F.col("ok") & (hard | ~F.col("jammed")))
+    firm = ~F.col("lookup")
+    signs = signs.withColumn("refused", last(firm & F.col("bad")) > last(firm & F.col("ok")))
+    signs = signs.withColumn("closes", F.col("ok") & (hard | (~F.col("jammed") & (firm | ~F.col("refused")))))
     signs = signs.withColumn("period", F.coalesce(F.sum(F.col("closes").cast("int")).over(before), F.lit(0)))
     signs = signs.withColumn("last_ms", F.max(F.when(F.col("closes"), F.col("ts_ms"))).over(before))
     signs = signs.withColumn("written_ms", F.max(F.when(hard & F.col("ok"), F.col("ts_ms"))).over(before))
@@ -361,6 +387,7 @@ def _periods(signs: DataFrame, events: DataFrame, least_ms: int) -> DataFrame:
         F.min("last_ms").alias("last_ms"),
         F.min("written_ms").alias("written_ms"),
         F.sum(F.when(bad, 1).otherwise(0)).alias("attempts"),
+        F.sum(F.when(bad & F.col("commit"), 1).otherwise(0)).alias("commits"),
         F.sum(F.when(bad & F.col("waits"), 1).otherwise(0)).alias("waiting"),
         F.array_sort(F.collect_set("error")).alias("errors"),
         F.array_sort(F.array_distinct(F.flatten(F.collect_set(F.when(bad, F.col("groups")))))).alias("groups"),
@@ -381,6 +408,7 @@ def _periods(signs: DataFrame, events: DataFrame, least_ms: int) -> DataFrame:
             (until - F.col("from_ms")).alias("stuck_ms"),
             (until - last_success).alias("silence_ms"),
             "attempts",
+            "commits",
             "waiting",
             "errors",
             "groups",
