@@ -228,6 +228,16 @@ class Policy:
     missing_share_topics_come_first: bool
     """DescribeShareGroupOffsets returns missing topics before existing ones (measured: 4.1.0 does, 4.4.0 returns them last)."""
 
+    unknown_topic_fails_share_fetch: bool
+    """A ShareFetch whose response contains a partition of a missing topic gets UNKNOWN_SERVER_ERROR: the topic has no name for the
+    broker's metrics (KafkaApis.processShareFetchResponse, before 4.4). Records are acquired and acknowledged all the same."""
+    share_fetch_of_nothing_waits: bool
+    """A ShareFetch of no records or no bytes waits as any other; of no bytes, readable partitions get UNKNOWN_SERVER_ERROR. Else it is
+    answered at once (SharePartitionManager.processShareFetch, since 4.2)."""
+    share_fetch_returns_messages: bool
+    """ShareFetch returns the messages of refused acknowledgements, not only ShareAcknowledge (KafkaApis.handleShareFetchRequest, since
+    4.2)."""
+
 
 SCALA = Policy(
     name="scala",
@@ -310,6 +320,9 @@ SCALA = Policy(
     disabled_migration_refuses_joins=False,
     share_offsets_may_be_altered=False,
     missing_share_topics_come_first=True,
+    unknown_topic_fails_share_fetch=True,
+    share_fetch_of_nothing_waits=True,
+    share_fetch_returns_messages=False,
 )
 
 _JAVA_ERRORS = {
@@ -398,6 +411,9 @@ JAVA = Policy(
     disabled_migration_refuses_joins=False,
     share_offsets_may_be_altered=False,
     missing_share_topics_come_first=True,
+    unknown_topic_fails_share_fetch=True,
+    share_fetch_of_nothing_waits=True,
+    share_fetch_returns_messages=False,
 )
 
 _JAVA_4_2 = replace(
@@ -412,6 +428,8 @@ _JAVA_4_2 = replace(
     nameless_share_member_gets_text=False,
     share_offsets_may_be_altered=True,
     missing_share_topics_come_first=False,
+    share_fetch_of_nothing_waits=False,
+    share_fetch_returns_messages=True,
 )
 _JAVA_4_3 = replace(
     _JAVA_4_2,
@@ -436,6 +454,7 @@ _JAVA_4_4 = replace(
     has_task_offsets=True,
     streams_roles_change_in_place=True,
     emptied_streams_target_is_stored=True,
+    unknown_topic_fails_share_fetch=False,
 )
 JAVA_SINCE = (((4, 4), _JAVA_4_4), ((4, 3), _JAVA_4_3), ((4, 2), _JAVA_4_2), ((0, 0), JAVA))
 """The Java coordinator by the first release that has it so (KIP-1263 and what came with it in 4.3)."""
