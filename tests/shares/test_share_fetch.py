@@ -217,7 +217,7 @@ async def test_the_last_request_of_a_session_has_only_acknowledgements(release: 
 
 @RELEASES
 async def test_acknowledgements_of_a_partition_that_could_not_be_loaded(release: str) -> None:
-    """No member has joined, so that the share coordinator has no state: a fetch waits all the same; an acknowledgement loads nothing."""
+    """No member has joined, so the share coordinator has no state: a fetch waits all the same; an acknowledgement loads nothing."""
     async with AsyncExitStack() as stack:
         _, session = await begin(stack, release, 3, joins=False)
         assert await session.fetch({0: []}, max_wait_ms=1) == [(0, FAILED, OK, [])]
