@@ -468,8 +468,15 @@ _JAVA_4_4 = replace(
     emptied_streams_target_is_stored=True,
     unknown_topic_fails_share_fetch=False,
 )
-JAVA_SINCE = (((4, 4), _JAVA_4_4), ((4, 3), _JAVA_4_3), ((4, 2), _JAVA_4_2), ((0, 0), JAVA))
-"""The Java coordinator by the first release that has it so (KIP-1263 and what came with it in 4.3)."""
+_JAVA_4_0 = replace(JAVA, commit_value_version=3)
+JAVA_SINCE = (
+    ((4, 4), _JAVA_4_4),
+    ((4, 3), _JAVA_4_3),
+    ((4, 2), _JAVA_4_2),
+    ((4, 1), JAVA),
+    ((0, 0), _JAVA_4_0),
+)
+"""The Java coordinator by the first release that has it so (topic ids in commits with 4.1; KIP-1263 and what came with it in 4.3)."""
 
 
 def policy_of(coordinator: str, release: tuple[int, int]) -> Policy:

@@ -15,7 +15,7 @@ from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRes
 from tests.coordinator.share.test_share_group import Shared
 
 TOPICS = {name: bytes([number]) * 16 for number, name in enumerate("tuv", 1)}
-POLICIES = {f"{major}.{minor}": policy for (major, minor), policy in JAVA_SINCE if major}
+POLICIES = {f"{major}.{minor}": policy for (major, minor), policy in JAVA_SINCE if (major, minor) > (4, 1)}
 TARGET, CURRENT = 13, 14
 RELEASES = pytest.mark.parametrize("policy", [JAVA, *POLICIES.values()], ids=["4.1", *POLICIES])
 SINCE_4_2 = pytest.mark.parametrize("policy", [*POLICIES.values()], ids=[*POLICIES])
