@@ -30,7 +30,6 @@ from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.records import OffsetRecord, Record
 from broker_sim.coordinator.state import DeferredReply, ShardState, Write
 from kafka_wire.errors import NO_ERROR, Err
-from kafka_wire.record_batch import NO_SEQUENCE
 
 
 class CommitWrite(Write):
@@ -112,7 +111,8 @@ def _publish(shard: ShardState, commits: Sequence[RepeatedCommit], last_offset: 
 
 
 class TransactionalCommitWrite(CommitWrite):
-    """A TxnOffsetCommit's records, in a batch of their own with the producer's id. They stay pending until its transaction ends."""
+    """A TxnOffsetCommit's records, in a batch of their own with the producer's id, and 0 as its base sequence each time. They stay
+    pending until its transaction ends. Source: CoordinatorRuntime.maybeAllocateNewBatch, GroupMetadataManager.storeOffsets."""
 
     __slots__ = ("producer",)
     mergeable = False
@@ -131,7 +131,7 @@ class TransactionalCommitWrite(CommitWrite):
     def append(self, ticket: int, policy: Policy) -> Append:
         """What goes to the log."""
         append = super().append(ticket, policy)
-        append.mergeable, append.base_sequence, append.producer = False, NO_SEQUENCE, self.producer
+        append.mergeable, append.base_sequence, append.producer = False, 0, self.producer
         return append
 
     def publish(self, shard: ShardState) -> None:

@@ -217,9 +217,6 @@ class Policy:
     share_deletion_clears_state: bool
     """DeleteGroups writes the record that a share group has no partitions' state, even if it had none (measured: 4.4.0 does, 4.1.0 does
     not)."""
-    old_share_epoch_gets_previous: bool
-    """The error for a share member with an old epoch mentions that the previous epoch is accepted (measured: 4.4.0 does, 4.1.0 does
-    not)."""
     nameless_share_member_gets_text: bool
     """The error for a ShareGroupHeartbeat without a member id names the missing field (measured: 4.1.0 does, 4.4.0 sends no text)."""
     unreadable_subscription: Err
@@ -231,6 +228,25 @@ class Policy:
     """AlterShareGroupOffsets alters offsets (measured: 4.1.0 alters none, and returns no topic that exists)."""
     missing_share_topics_come_first: bool
     """DescribeShareGroupOffsets returns missing topics before existing ones (measured: 4.1.0 does, 4.4.0 returns them last)."""
+
+    share_members_may_join_again: bool
+    """A share member may join again with epoch 0 whatever its epoch is (GroupMetadataManager.throwIfShareGroupMemberEpochIsInvalid,
+    since 4.2). Else 0 has to be its previous epoch."""
+    unread_share_topics_are_pending: bool
+    """Initialized partitions of topics that no member reads any more count as not assigned: each heartbeat increments the group's
+    epoch (GroupMetadataManager.initializedAssignmentPending, before 4.2)."""
+    share_assignments_are_filtered: bool
+    """A share member gets only topics of its target that it reads, at once when its subscription changes (ShareGroupAssignmentBuilder,
+    since 4.2)."""
+    unknown_topic_fails_share_fetch: bool
+    """A ShareFetch whose response contains a partition of a missing topic gets UNKNOWN_SERVER_ERROR: the topic has no name for the
+    broker's metrics (KafkaApis.processShareFetchResponse, before 4.4). Records are acquired and acknowledged all the same."""
+    share_fetch_of_nothing_waits: bool
+    """A ShareFetch of no records or no bytes waits as any other; of no bytes, readable partitions get UNKNOWN_SERVER_ERROR. Else it is
+    answered at once (SharePartitionManager.processShareFetch, since 4.2)."""
+    share_fetch_returns_messages: bool
+    """ShareFetch returns the messages of refused acknowledgements, not only ShareAcknowledge (KafkaApis.handleShareFetchRequest, since
+    4.2)."""
 
 
 SCALA = Policy(
@@ -309,12 +325,17 @@ SCALA = Policy(
     share_initialization_waits_for_target=False,
     share_initialization_retry_ms=None,
     share_deletion_clears_state=False,
-    old_share_epoch_gets_previous=False,
     nameless_share_member_gets_text=True,
     unreadable_subscription=Err.UNKNOWN_SERVER_ERROR,
     disabled_migration_refuses_joins=False,
     share_offsets_may_be_altered=False,
     missing_share_topics_come_first=True,
+    share_members_may_join_again=False,
+    unread_share_topics_are_pending=True,
+    share_assignments_are_filtered=False,
+    unknown_topic_fails_share_fetch=True,
+    share_fetch_of_nothing_waits=True,
+    share_fetch_returns_messages=False,
 )
 
 _JAVA_ERRORS = {
@@ -398,12 +419,17 @@ JAVA = Policy(
     share_initialization_waits_for_target=False,
     share_initialization_retry_ms=None,
     share_deletion_clears_state=False,
-    old_share_epoch_gets_previous=False,
     nameless_share_member_gets_text=True,
     unreadable_subscription=Err.UNKNOWN_SERVER_ERROR,
     disabled_migration_refuses_joins=False,
     share_offsets_may_be_altered=False,
     missing_share_topics_come_first=True,
+    share_members_may_join_again=False,
+    unread_share_topics_are_pending=True,
+    share_assignments_are_filtered=False,
+    unknown_topic_fails_share_fetch=True,
+    share_fetch_of_nothing_waits=True,
+    share_fetch_returns_messages=False,
 )
 
 _JAVA_4_2 = replace(
@@ -419,6 +445,11 @@ _JAVA_4_2 = replace(
     nameless_share_member_gets_text=False,
     share_offsets_may_be_altered=True,
     missing_share_topics_come_first=False,
+    share_members_may_join_again=True,
+    unread_share_topics_are_pending=False,
+    share_assignments_are_filtered=True,
+    share_fetch_of_nothing_waits=False,
+    share_fetch_returns_messages=True,
 )
 _JAVA_4_3 = replace(
     _JAVA_4_2,
@@ -431,7 +462,6 @@ _JAVA_4_3 = replace(
     revoked_partitions_are_described=True,
     share_initialization_waits_for_target=True,
     share_deletion_clears_state=True,
-    old_share_epoch_gets_previous=True,
 )
 _JAVA_4_4 = replace(
     _JAVA_4_3,
@@ -443,9 +473,17 @@ _JAVA_4_4 = replace(
     has_task_offsets=True,
     streams_roles_change_in_place=True,
     emptied_streams_target_is_stored=True,
+    unknown_topic_fails_share_fetch=False,
 )
-JAVA_SINCE = (((4, 4), _JAVA_4_4), ((4, 3), _JAVA_4_3), ((4, 2), _JAVA_4_2), ((0, 0), JAVA))
-"""The Java coordinator by the first release that has it so (KIP-1263 and what came with it in 4.3)."""
+_JAVA_4_0 = replace(JAVA, commit_value_version=3)
+JAVA_SINCE = (
+    ((4, 4), _JAVA_4_4),
+    ((4, 3), _JAVA_4_3),
+    ((4, 2), _JAVA_4_2),
+    ((4, 1), JAVA),
+    ((0, 0), _JAVA_4_0),
+)
+"""The Java coordinator by the first release that has it so (topic ids in commits with 4.1; KIP-1263 and what came with it in 4.3)."""
 
 
 def policy_of(coordinator: str, release: tuple[int, int]) -> Policy:

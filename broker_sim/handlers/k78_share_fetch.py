@@ -1,8 +1,9 @@
-"""ShareFetch (78, KIP-932), versions 1 and 2: processes the member's acknowledgements, then acquires records for it.
+"""ShareFetch (78, KIP-932), versions 1 and 2: processes the member's acknowledgements, and acquires records for it.
 
-A fetch is answered at once with min_bytes, an error or max_wait_ms 0; else it is pending: its partitions call it when records were
-appended or released, and one timer ends it. The partitions of a session take turns in being the first. v2 may renew locks (KIP-1222),
-which fetches nothing, and may limit the number of records strictly (KIP-1206).
+A fetch is answered at once with min_bytes, an error of the log or max_wait_ms 0; else it is pending: its partitions call it when
+records were appended or released, and one timer ends it. Errors of some partitions do not end the wait for the others. The partitions
+of a session take turns in being the first. v2 may renew locks (KIP-1222), which fetches nothing, and may limit the number of records
+strictly (KIP-1206).
 
 Source: KafkaApis.handleShareFetchRequest, SharePartitionManager, DelayedShareFetch, ShareFetchUtils (4.x).
 """
@@ -12,10 +13,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
-from broker_sim.common.slices import Job, Pace, at_once, chunked, distinct, ended
-from broker_sim.coordinator.share_partition.partition import Acquired
+from broker_sim.common.slices import Job, Pace, at_once, chunked
+from broker_sim.coordinator.share_partition.inflight import Acquired
 from broker_sim.coordinator.share_partition.sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -24,9 +24,9 @@ from broker_sim.coordinator.share_partition.sessions import (
     TopicPartition,
 )
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.share_acknowledging import Acknowledging, member_of
-from broker_sim.handlers.share_groups import are_off, current_leaders
-from broker_sim.metadata.cluster_state import Broker, Partition
+from broker_sim.handlers.share_acknowledging import Acknowledging, member_of, parts_of
+from broker_sim.handlers.share_groups import MISDIRECTED, are_off, current_leaders
+from broker_sim.metadata.cluster_state import Broker
 from broker_sim.runtime.share_partitions import LivePartition
 from broker_sim.storage import StorageError
 from broker_sim.storage.errors import OffsetOutOfRange
@@ -35,7 +35,6 @@ from broker_sim.storage.transactions import AbortedTransaction
 from kafka_wire import record_batch
 from kafka_wire.errors import Err
 from kafka_wire.messages.k78_share_fetch import (
-    AcknowledgementBatch,
     AcquiredRecords,
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -47,9 +46,6 @@ from kafka_wire.messages.k78_share_fetch import (
 
 _EXACTLY = 1
 """The acquire mode in which a fetch gets no more records than it asks for."""
-
-Part = tuple[TopicPartition, Sequence[AcknowledgementBatch]]
-"""A requested partition, and what is acknowledged of it."""
 
 Head = tuple[int, record_batch.BatchHeader]
 """A batch's position in what was read, and its header."""
@@ -77,48 +73,40 @@ def _fetch(ctx: RequestContext, request: ShareFetchRequest) -> Generator[None, N
     wants = (request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records)
     if request.is_renew_ack and any(wants):
         return ShareFetchResponse(error_code=Err.INVALID_REQUEST)
-    parts: list[Part] = []
-    pace = Pace(_PIECE)
-    for topic in request.topics:
-        for part in topic.partitions:
-            if pace.full():
-                yield
-            parts.append((TopicPartition(topic.topic_id, part.partition_index), part.acknowledgement_batches))
-    requested = yield from distinct(at for at, _ in parts)
-    if len(requested) >= _PIECE:
+    parts = yield from parts_of(request.topics, Pace(_PIECE))
+    if len(parts) >= _PIECE:
         yield
-    session = _session(ctx, request, SessionKey(group_id, member), parts, requested)
+    session = _session(ctx, request, SessionKey(group_id, member), parts)
     if not isinstance(session, ShareSession):
         return ShareFetchResponse(error_code=session)
     shares = ctx.broker.shares
     acknowledging = Acknowledging(ctx, group_id, member, renews=request.is_renew_ack and shares.renews(group_id))
-    for at, batches in parts:
-        if batches:
-            yield from acknowledging.add(at, batches)
-    if len(requested) >= _PIECE:
+    if any(parts.values()):
+        yield from acknowledging.adding(parts)
+        if acknowledging.failed:
+            acknowledging.store()
+            return ShareFetchResponse(error_code=Err.UNKNOWN_SERVER_ERROR)
+    if len(parts) >= _PIECE:
         yield
     fetch = ShareFetch(ctx, request, session, member, acknowledging)
-    acknowledging.then(fetch.start)
+    yield from fetch.start()
+    acknowledging.then(fetch.acknowledged)
     return None
 
 
 def _session(
-    ctx: RequestContext,
-    request: ShareFetchRequest,
-    key: SessionKey,
-    parts: Sequence[Part],
-    requested: Mapping[TopicPartition, None],
+    ctx: RequestContext, request: ShareFetchRequest, key: SessionKey, parts: Mapping[TopicPartition, Sequence[object]]
 ) -> ShareSession | Err:
-    """The session of a request, a new one where it asks for that. ``requested``: each of the partitions once."""
+    """The session of a request, a new one where it asks for that. ``parts``: the requested partitions."""
     sessions, epoch = ctx.broker.shares.sessions(ctx.broker), request.share_session_epoch
+    known = ctx.broker.state.topics_by_id
     if epoch == INITIAL_EPOCH:
-        if any(batches for _, batches in parts):
+        if any(parts.values()):
             return Err.INVALID_REQUEST
         session = sessions.open(key, ctx.connection)
         if isinstance(session, ShareSession):
-            session.update(requested, ())
-            if any(topic.topic_id not in ctx.broker.state.topics_by_id for topic in request.topics if topic.partitions):
-                return Err.UNKNOWN_SERVER_ERROR  # Kafka falls over a topic without a name
+            session.update(parts, (), (at for at in parts if at.topic_id not in known))
+            session.partitions = dict.fromkeys(session.partitions, True)
         return session
     session = sessions.resume(key, epoch)
     if isinstance(session, ShareSession) and epoch != FINAL_EPOCH:
@@ -127,7 +115,7 @@ def _session(
             for topic in request.forgotten_topics_data
             for index in topic.partitions
         ]
-        session.update(requested, forgotten)
+        session.update(parts, forgotten, (at for at in parts if at.topic_id not in known))
     return session
 
 
@@ -144,9 +132,23 @@ _NOTHING = _Got()
 
 
 class ShareFetch:
-    """One fetch, from its acknowledgements to its answer."""
+    """One fetch, from the first look at its partitions to its response. It looks before its acknowledgements are stored, as these take
+    a way over the network in Kafka: what they release is acquired if the fetch waits. Partitions are loaded after the first look."""
 
-    __slots__ = ("acknowledging", "ctx", "member", "over", "request", "requested", "session", "timer", "waiting")
+    __slots__ = (
+        "acknowledging",
+        "ctx",
+        "errors",
+        "got",
+        "is_acknowledged",
+        "lives",
+        "member",
+        "over",
+        "policy",
+        "request",
+        "session",
+        "timer",
+    )
 
     def __init__(
         self,
@@ -158,49 +160,72 @@ class ShareFetch:
     ) -> None:
         self.ctx, self.request, self.session, self.member = ctx, request, session, member
         self.acknowledging = acknowledging
-        self.waiting: list[tuple[LivePartition, Partition]] = []
-        self.over = False
-        self.requested = self._in_turn()
+        self.policy = ctx.broker.runtime.settings.policy
+        self.errors: dict[TopicPartition, _Got] = {}
+        self.lives: list[tuple[TopicPartition, LivePartition]] = []
+        self.got: dict[TopicPartition, _Got] | None = None
+        self.is_acknowledged = self.over = False
 
-    def _in_turn(self) -> list[TopicPartition]:
-        """The session's partitions, each request beginning with another."""
-        listed = list(self.session.partitions)
+    def start(self) -> Job:
+        """Acquire records, or wait for them. A final request gets none, and the errors of partitions that don't exist end no wait."""
+        request = self.request
+        if request.share_session_epoch == FINAL_EPOCH or request.is_renew_ack:
+            self.got = {}
+            return
+        existing = yield from self._existing()
+        wants_nothing = request.max_records == 0 or request.max_bytes == 0
+        if not existing or (wants_nothing and not self.policy.share_fetch_of_nothing_waits):
+            self.got = self.errors
+            return
+        shares, broker, group_id = self.ctx.broker.shares, self.ctx.broker, self.session.key.group_id
+        failed = 0
+        for number, chunk in enumerate(chunked(existing, _PIECE)):
+            if number:
+                yield
+            for at, live in zip(chunk, shares.all_of(broker, group_id, chunk), strict=True):
+                if isinstance(live, LivePartition):
+                    self.lives.append((at, live))
+                else:
+                    failed += 1
+                    self.errors[at] = _Got(live)
+        if failed == len(existing):
+            self.got = self.errors
+            return
+        self.got = yield from self._acquiring(last=request.max_wait_ms <= 0)
+        if self.got is None:
+            yield from self._waiting()
+        new = [live for _, live in self.lives if not live.is_loading]
+        for number, lives in enumerate(chunked(new, _PIECE)):
+            if number:
+                yield
+            for live in lives:
+                shares.load(live)
+
+    def _existing(self) -> Generator[None, None, list[TopicPartition]]:
+        """The session's partitions that exist, each request beginning with another one. The others are in ``errors``."""
+        session, topics = self.session, self.ctx.broker.state.topics_by_id
+        listed: list[TopicPartition] = []
+        for number, chunk in enumerate(chunked(session.partitions, _PIECE)):
+            if number:
+                yield
+            for at in chunk:
+                topic = topics.get(at.topic_id)
+                if at in session.nameless:
+                    self.errors[at] = _Got(Err.UNKNOWN_TOPIC_ID)
+                elif topic is None or not 0 <= at.partition < len(topic.partitions):
+                    self.errors[at] = _Got(Err.UNKNOWN_TOPIC_OR_PARTITION)
+                else:
+                    listed.append(at)
         if not listed:
             return listed
         turn = max(self.request.share_session_epoch, 0) % len(listed)
         return listed[turn:] + listed[:turn]
 
-    def start(self) -> None:
-        """The acknowledgements are answered: acquire records and answer, or wait."""
-        request = self.request
-        if request.share_session_epoch == FINAL_EPOCH:
-            self.ctx.broker.shares.end_session(self.ctx.broker, self.session)
-            self._reply(dict.fromkeys(self.requested, _NOTHING))
-            return
-        if request.is_renew_ack or request.max_records <= 0 or request.max_bytes <= 0:
-            self._reply({})
-            return
-        job = self._starting()
-        if not ended(job):
-            self.ctx.broker.state.slices.add(job, ended)
-
-    def _starting(self) -> Job:
-        request = self.request
-        got = yield from self._acquiring(last=request.max_wait_ms <= 0)
-        if got is not None:
-            self._reply(got)
-            return
-        clock = self.ctx.broker.state.clock.wire  # a long poll runs in real time, also with a manual clock
-        self.timer = clock.call_at_ms(clock.now_ms() + request.max_wait_ms, self._time_is_up)
-        self.ctx.on_disconnect(self._stop)
-        for number, chunk in enumerate(chunked(self.requested, _PIECE)):
-            if number:
-                yield
-            if self.over:
-                return
-            self._wait(chunk)
-        if len(self.requested) > _PIECE:
-            self._look()  # a partition may have changed before it was waited for
+    def acknowledged(self) -> None:
+        """The acknowledgements are answered: respond, unless the fetch still waits."""
+        self.is_acknowledged = True
+        if self.got is not None:
+            self._reply(self.got)
 
     # acquiring
 
@@ -208,33 +233,33 @@ class ShareFetch:
         return at_once(self._acquiring(last=last))
 
     def _acquiring(self, *, last: bool) -> Generator[None, None, dict[TopicPartition, _Got] | None]:
-        """What the partitions give; None if they have fewer than min_bytes and no error, and this isn't the ``last`` look."""
-        shares, broker, request = self.ctx.broker.shares, self.ctx.broker, self.request
+        """What the partitions give; None if they have fewer than min_bytes and no log fails, and this isn't the ``last`` look. A
+        partition that is being loaded, or as full as it may be, or is led by another broker by now, gives nothing, not even a row."""
+        request, node_id = self.request, self.ctx.broker.node_id
         results: dict[TopicPartition, _Got] = {}
         ready: list[tuple[TopicPartition, LivePartition]] = []
-        failed: dict[Err, _Got] = {}
-        for number, chunk in enumerate(chunked(self.requested, _PIECE)):
+        for number, chunk in enumerate(chunked(self.lives, _PIECE)):
             if number:
                 yield
-            for at, live in zip(chunk, shares.all_of(broker, self.session.key.group_id, chunk), strict=True):
-                error = live.error if isinstance(live, LivePartition) else live
-                if error:
-                    results[at] = failed.setdefault(error, _Got(error))
-                elif isinstance(live, LivePartition) and live.share is not None and live.share.may_acquire:
+            for at, live in chunk:
+                if live.error:
+                    if live.share is None:
+                        self.errors[at] = _Got(live.error)
+                elif live.partition.read_error:
+                    results[at] = _Got(live.partition.read_error)
+                elif live.share is not None and live.is_led_by(node_id) and live.share.may_acquire:
                     ready.append((at, live))
+        if ready and request.max_bytes <= 0:
+            return {**self.errors, **dict.fromkeys((at for at, _ in ready), _Got(Err.UNKNOWN_SERVER_ERROR))}
         if not last and not results and not (ready and self._has_min_bytes(ready)):
             return None
         left = request.max_records
         bytes_each = self._bytes_each(ready)
         for at, live in ready:
-            if left <= 0:
-                break
-            got = self._acquire_of(live, bytes_each, left)
-            if got.acquired or got.error:
-                results[at] = got
-                for part in got.acquired:
-                    left -= part.last - part.first + 1
-        return results
+            got = results[at] = self._acquire_of(live, bytes_each, left) if left > 0 else _NOTHING
+            for part in got.acquired:
+                left -= part.last - part.first + 1
+        return {**self.errors, **results}
 
     def _bytes_each(self, ready: Sequence[object]) -> int:
         """The bytes that each partition may give (PartitionMaxBytesStrategy.UNIFORM)."""
@@ -353,74 +378,85 @@ class ShareFetch:
 
     # waiting
 
-    def _wait(self, partitions: Sequence[TopicPartition]) -> None:
-        for at in partitions:
-            live = self.ctx.broker.shares.of(self.ctx.broker, self.session.key.group_id, at)
-            if isinstance(live, LivePartition):
+    def _waiting(self) -> Job:
+        clock = self.ctx.broker.state.clock.wire  # a long poll runs in real time, also with a manual clock
+        self.timer = clock.call_at_ms(clock.now_ms() + self.request.max_wait_ms, self._time_is_up)
+        self.ctx.on_disconnect(self._stop)
+        for number, chunk in enumerate(chunked(self.lives, _PIECE)):
+            if number:
+                yield
+            if self.over:
+                return
+            for _, live in chunk:
                 live.waiters[self._look] = None
                 live.partition.add_waiter(self._look)
-                self.waiting.append((live, live.partition))
+        if len(self.lives) > _PIECE:
+            self._look()  # a partition may have changed before it was waited for
 
     def _look(self) -> None:
-        """Something has changed: answer if that is enough."""
-        got = self._acquire(last=False)
+        """Something has changed: respond if that is enough."""
+        got = None if self.over else self._acquire(last=False)
         if got is not None:
             self._finish(got)
-        elif any(live.error is not Err.NONE for live, _ in self.waiting):
-            self._stop_waiting()
-            self._wait(self.requested)  # it was dropped and loaded again
 
     def _time_is_up(self) -> None:
         self._finish(self._acquire(last=True) or {})
 
     def _finish(self, got: dict[TopicPartition, _Got]) -> None:
         self._stop()
-        self._reply(got)
-
-    def _stop_waiting(self) -> None:
-        waiting, self.waiting = self.waiting, []
-        for live, partition in waiting:
-            live.waiters.pop(self._look, None)
-            partition.remove_waiter(self._look)
+        self.got = got
+        if self.is_acknowledged:
+            self._reply(got)
 
     def _stop(self) -> None:
         self.over = True
         self.timer.cancel()
-        self._stop_waiting()
+        for _, live in self.lives:
+            live.waiters.pop(self._look, None)
+            live.partition.remove_waiter(self._look)
 
-    # answering
+    # responding
 
     def _reply(self, got: dict[TopicPartition, _Got]) -> None:
+        if self.request.share_session_epoch == FINAL_EPOCH:
+            self.ctx.broker.shares.end_session(self.ctx.broker, self.session)
         self.ctx.reply_made(self._response(got))
 
     def _response(self, got: dict[TopicPartition, _Got]) -> Generator[None, None, ShareFetchResponse]:
-        """Partitions with records or errors, those of which something was acknowledged, and those that were in no answer yet."""
+        """Partitions that were looked at, if the session needs them, which a new one does; and those with acknowledgements.
+        Source: KafkaApis.processShareFetchResponse."""
         pace = Pace(_PIECE)
-        session, answers = self.session, self.acknowledging.answers
-        asked, any_error = session.partitions, False
+        session, known = self.session, self.ctx.broker.state.topics_by_id
+        is_new = self.request.share_session_epoch == INITIAL_EPOCH
         topics: dict[bytes, ShareFetchableTopicResponse] = {}
         rows: dict[TopicPartition, PartitionData] = {}
-        for at in chain(self.requested, (at for at in answers if at not in asked)):
+        fails, any_misdirected = False, False
+        for at, part in got.items():
             if pace.full():
                 yield
-            if asked.get(at) and at not in got and at not in answers:
+            if not is_new and not session.responded(at, failed=part.error != 0, has_records=len(part.records) > 0):
                 continue
-            part, answer = got.get(at, _NOTHING), answers.get(at)
-            if at in asked:
-                asked[at] = True
             acquired = [AcquiredRecords(*run) for run in part.acquired]
             row = rows[at] = PartitionData(at.partition, part.error, records=part.records, acquired_records=acquired)
-            if answer is not None:
-                row.acknowledge_error_code, row.acknowledge_error_message = answer.error, answer.words
-            if part.error:
-                any_error = True
-            topic = topics.get(at.topic_id)
-            if topic is None:
-                topic = topics[at.topic_id] = ShareFetchableTopicResponse(at.topic_id)
-            topic.partitions.append(row)
+            _add_row(topics, at, row)
+            fails = fails or at.topic_id not in known
+            any_misdirected = any_misdirected or part.error in MISDIRECTED
+        if fails and self.policy.unknown_topic_fails_share_fetch:
+            return ShareFetchResponse(error_code=Err.UNKNOWN_SERVER_ERROR)
+        for at, answer in self.acknowledging.answers.items():
+            if pace.full():
+                yield
+            acknowledged = rows.get(at)
+            if acknowledged is None:
+                acknowledged = rows[at] = PartitionData(at.partition)
+                _add_row(topics, at, acknowledged)
+            acknowledged.acknowledge_error_code = answer.error
+            if self.policy.share_fetch_returns_messages:
+                acknowledged.acknowledge_error_message = answer.words
         nodes: list[Broker] = []
-        if any_error:
-            for number, chunk in enumerate(chunked((at for at, row in rows.items() if row.error_code), _PIECE)):
+        if any_misdirected:
+            misdirected = (at for at, row in rows.items() if row.error_code in MISDIRECTED)
+            for number, chunk in enumerate(chunked(misdirected, _PIECE)):
                 if number:
                     yield
                 leaders, leading = current_leaders(self.ctx, chunk)
@@ -432,6 +468,13 @@ class ShareFetch:
             responses=list(topics.values()),
             node_endpoints=[NodeEndpoint(*node.endpoint(self.ctx.connection.listener)) for node in nodes],
         )
+
+
+def _add_row(topics: dict[bytes, ShareFetchableTopicResponse], at: TopicPartition, row: PartitionData) -> None:
+    topic = topics.get(at.topic_id)
+    if topic is None:
+        topic = topics[at.topic_id] = ShareFetchableTopicResponse(at.topic_id)
+    topic.partitions.append(row)
 
 
 def _end(live: LivePartition) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from broker_sim.coordinator.share_partition.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, TopicPartition
+from broker_sim.common.slices import Pace
+from broker_sim.coordinator.share_partition.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.share_acknowledging import Acknowledging, member_of
-from broker_sim.handlers.share_groups import are_off, current_leaders
+from broker_sim.handlers.share_acknowledging import Acknowledging, member_of, parts_of
+from broker_sim.handlers.share_groups import MISDIRECTED, are_off, current_leaders
 from kafka_wire.errors import Err
 from kafka_wire.messages.k79_share_acknowledge import (
     LeaderIdAndEpoch,
@@ -17,6 +18,9 @@ from kafka_wire.messages.k79_share_acknowledge import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
+
+_PIECE = 1000
+"""Partitions that are looked at before others are served."""
 
 
 def handle(ctx: RequestContext, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse | None:
@@ -41,15 +45,17 @@ def _acknowledge(
     if isinstance(session, Err):
         return ShareAcknowledgeResponse(error_code=session)
     acknowledging = Acknowledging(ctx, group_id, member, renews=request.is_renew_ack and shares.renews(group_id))
-    for topic in request.topics:
-        for part in topic.partitions:
-            yield from acknowledging.add(
-                TopicPartition(topic.topic_id, part.partition_index), part.acknowledgement_batches
-            )
+    parts = yield from parts_of(request.topics, Pace(_PIECE))
+    yield from acknowledging.adding(parts)
+    if acknowledging.failed:
+        acknowledging.store()
+        return ShareAcknowledgeResponse(error_code=Err.UNKNOWN_SERVER_ERROR)
 
     def finished() -> None:
         if request.share_session_epoch == FINAL_EPOCH:
             shares.end_session(ctx.broker, session)
+        misdirected = [at for at, answer in acknowledging.answers.items() if answer.error in MISDIRECTED]
+        leaders, nodes = current_leaders(ctx, misdirected)
         topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
         for at, answer in acknowledging.answers.items():
             row = PartitionData(at.partition, answer.error, answer.words)
@@ -65,6 +71,5 @@ def _acknowledge(
             )
         )
 
-    leaders, nodes = current_leaders(ctx, [at for at, answer in acknowledging.answers.items() if answer.error])
     acknowledging.then(finished)
     return None

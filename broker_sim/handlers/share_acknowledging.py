@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 from broker_sim.common.slices import Pace
-from broker_sim.coordinator.share_partition.partition import RENEW, Acknowledgement, Refusal
+from broker_sim.coordinator.share_partition.partition import NOT_IN_FLIGHT, RENEW, Acknowledgement, Refusal
 from broker_sim.coordinator.share_partition.sessions import TopicPartition
+from broker_sim.coordinator.share_partition.transition import Transition
 from broker_sim.handlers.context import RequestContext
 from broker_sim.runtime.share_partitions import LivePartition
 from kafka_wire.errors import Err
@@ -28,6 +30,10 @@ _GROUPS_ARE_NAMED = (4, 3)
 """The first release that refuses a request without a group's id; in 4.2 an exception is thrown."""
 
 _UUID_BYTES = 16
+
+
+_NOT_HERE = "This server does not host this topic-partition."
+"""The message for a partition of which this broker has no records in flight."""
 
 
 class AcknowledgedRange(Protocol):
@@ -66,6 +72,17 @@ _PIECE = 2000
 """Batches, types and records that are looked at before others are served."""
 
 
+def parts_of(topics: Iterable[Any], pace: Pace) -> Generator[None, None, dict[TopicPartition, Sequence[Any]]]:
+    """The partitions of a request, with what is acknowledged of each; of one that is named twice the last counts."""
+    parts: dict[TopicPartition, Sequence[Any]] = {}
+    for topic in topics:
+        for part in topic.partitions:
+            if pace.full():
+                yield
+            parts[TopicPartition(topic.topic_id, part.partition_index)] = part.acknowledgement_batches
+    return parts
+
+
 def is_well_formed(batches: Sequence[AcknowledgedRange], pace: Pace, *, renews: bool) -> Generator[None, None, bool]:
     """Whether the batches are in order, and each has one type for all its records or one for each."""
     before, most = -1, RENEW if renews else RENEW - 1
@@ -93,23 +110,51 @@ class Acknowledging:
     def __init__(self, ctx: RequestContext, group_id: str, member: str, *, renews: bool) -> None:
         self._ctx, self._group_id, self._member, self._renews = ctx, group_id, member, renews
         self.answers: dict[TopicPartition, PartitionAnswer] = {}
+        self.failed = False
+        """Whether the whole request gets UNKNOWN_SERVER_ERROR; what was acknowledged before is still stored."""
         self._pace = Pace(_PIECE)
+        self._moved: list[tuple[LivePartition, Transition, PartitionAnswer]] = []
         self._waiting = 1
         self._finished: Callable[[], object] | None = None
 
-    def add(self, at: TopicPartition, batches: Sequence[AcknowledgedRange]) -> Generator[None, None, None]:
-        """Process the acknowledgements of a partition, in pieces."""
-        answer = self.answers[at] = PartitionAnswer()
-        if not (yield from is_well_formed(batches, self._pace, renews=self._renews)):
-            answer.error = Err.INVALID_REQUEST
-            return
-        shares, broker = self._ctx.broker.shares, self._ctx.broker
-        live = shares.of(broker, self._group_id, at)
-        if not isinstance(live, LivePartition):
-            answer.error = live
+    def adding(self, parts: Mapping[TopicPartition, Sequence[AcknowledgedRange]]) -> Generator[None, None, None]:
+        """Apply the acknowledgements of each partition, in pieces, up to the one that fails the request; `store` stores them. A
+        partition without any is answered only if another one has some."""
+        topics, empty = self._ctx.broker.state.topics_by_id, list[TopicPartition]()
+        any_valid = False
+        for at, batches in parts.items():
+            if self._pace.full():
+                yield
+            answer, topic = PartitionAnswer(), topics.get(at.topic_id)
+            if topic is None:
+                answer.error = Err.UNKNOWN_TOPIC_ID
+            elif not (yield from is_well_formed(batches, self._pace, renews=self._renews)):
+                answer.error = Err.INVALID_REQUEST
+            elif not 0 <= at.partition < len(topic.partitions):
+                answer.error = Err.UNKNOWN_TOPIC_OR_PARTITION
+            elif not batches:
+                empty.append(at)
+                continue
+            else:
+                any_valid = True
+                yield from self._add(at, batches, answer)
+            if self.failed:
+                break
+            self.answers[at] = answer
+        if any_valid:
+            self.answers.update((at, PartitionAnswer()) for at in empty)
+
+    def _add(
+        self, at: TopicPartition, batches: Sequence[AcknowledgedRange], answer: PartitionAnswer
+    ) -> Generator[None, None, None]:
+        """Those of one partition: only records that this broker has in flight can be acknowledged, so that nothing is loaded."""
+        shares = self._ctx.broker.shares
+        live = shares.known(self._ctx.broker, self._group_id, at)
+        if live is None:
+            answer.error, answer.words = Err.UNKNOWN_TOPIC_OR_PARTITION, _NOT_HERE
             return
         if live.share is None:
-            answer.error = live.error or Err.UNKNOWN_TOPIC_OR_PARTITION
+            answer.error, answer.words = NOT_IN_FLIGHT
             return
         acknowledgements = (
             Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in batches
@@ -117,17 +162,25 @@ class Acknowledging:
         moved = yield from live.share.acknowledging(self._member, acknowledgements, shares.clock.now_ms(), self._pace)
         if isinstance(moved, Refusal):
             answer.error, answer.words = moved
-            return
-        self._waiting += 1
+            self.failed = moved.error is Err.UNKNOWN_SERVER_ERROR
+        else:
+            self._moved.append((live, moved, answer))
 
-        def written(error: Err) -> None:
-            answer.error = error
-            self._one_less()
+    def store(self) -> None:
+        """Store what was acknowledged."""
+        moved, self._moved = self._moved, []
+        self._waiting += len(moved)
+        for live, transition, answer in moved:
+            written = partial(self._written, answer)
+            self._ctx.broker.shares.write(live, transition, written, getattr(self._ctx, "request_id", 0))
 
-        shares.write(live, moved, written, getattr(self._ctx, "request_id", 0))
+    def _written(self, answer: PartitionAnswer, error: Err) -> None:
+        answer.error = error
+        self._one_less()
 
     def then(self, finished: Callable[[], object]) -> None:
-        """No partition is added any more; ``finished`` is called when all are answered, possibly now."""
+        """Store all; ``finished`` is called when all are answered, possibly now."""
+        self.store()
         self._finished = finished
         self._one_less()
 

@@ -9,6 +9,7 @@ from broker_sim.common.refusals import warn_of_group
 from broker_sim.coordinator.share_partition.sessions import TopicPartition
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata.cluster_state import Broker, Partition
+from kafka_wire.errors import Err
 
 log = logging.getLogger("broker_sim.coordinator")
 
@@ -19,6 +20,10 @@ _WORDS = (
 
 NO_SUCH_VERSION = "The version of API is not supported."
 """The message of the two requests that change a share group's offsets on a broker without share groups; others get the error alone."""
+
+
+MISDIRECTED = (Err.NOT_LEADER_OR_FOLLOWER, Err.FENCED_LEADER_EPOCH)
+"""Errors that come with the current leader."""
 
 
 def are_off(ctx: RequestContext, group_id: str | None) -> bool:

@@ -67,6 +67,9 @@ _GROUP = {
         Setting("streams.rack.aware.assignment.tags", _LIST, ""),
         Setting("errors.deadletterqueue.topic.name", _STRING, ""),
         Setting("errors.deadletterqueue.copy.record.enable", _BOOL, "false"),
+        Setting("consumer.assignor.offload.enable", _BOOL, "true", internal=True),
+        Setting("share.assignor.offload.enable", _BOOL, "true", internal=True),
+        Setting("streams.assignor.offload.enable", _BOOL, "true", internal=True),
     )
 }
 _SINCE = {
@@ -78,6 +81,7 @@ _SINCE = {
     (4, 4): (
         *("streams.assignor.name", "streams.rack.aware.assignment.tags"),
         *("errors.deadletterqueue.topic.name", "errors.deadletterqueue.copy.record.enable"),
+        *("consumer.assignor.offload.enable", "share.assignor.offload.enable", "streams.assignor.offload.enable"),
     ),
 }
 """Settings that groups did not have from the beginning: by the release with which they came."""
@@ -147,6 +151,8 @@ def entries(
                 rows.append((setting, setting.default, []))
         return rows
     for setting in _group_settings(config.release).values():
+        if setting.internal and setting.name not in own:
+            continue
         entry = ConfigEntry(setting.name, _default(config, setting), ConfigSource.DEFAULT)  # a broker's own value too
         entries = [entry]
         if config.release >= (4, 3):

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.coordinator.share_partition.inflight import NO_MEMBER, DeliveryState
-from broker_sim.coordinator.share_partition.partition import Acquired
+from broker_sim.coordinator.share_partition.inflight import NO_MEMBER, Acquired, DeliveryState
 from broker_sim.coordinator.share_partition.transition import Change, Reason, Transition
 from kafka_wire.errors import Err
 from kafka_wire.uuids import uuid_text

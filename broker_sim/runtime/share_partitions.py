@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from broker_sim.common.slices import Job, Pace, ended
-from broker_sim.coordinator.share_partition.partition import Acquired, Limits, PartitionPolicy, SharePartition
+from broker_sim.coordinator.share_partition.inflight import Acquired
+from broker_sim.coordinator.share_partition.partition import Limits, PartitionPolicy, SharePartition
 from broker_sim.coordinator.share_partition.sessions import ShareSession, ShareSessions, TopicPartition
 from broker_sim.coordinator.share_partition.transition import Reason, Transition
 from broker_sim.coordinator.share_state.commands import Found, Read, Result, Write
@@ -67,7 +68,8 @@ def _ignore(error: Err) -> None:
 
 @dataclass(eq=False, slots=True)
 class LivePartition:
-    """A share group's partition at its leader. ``share`` is None until it is loaded; ``error``: why it can't be used."""
+    """A share group's partition at its leader. ``share`` is None until it is loaded; ``error``: why it can't be used;
+    ``is_loading``: whether the share coordinator was asked."""
 
     key: ShareKey
     partition: Partition
@@ -76,11 +78,16 @@ class LivePartition:
     share: SharePartition | None = None
     error: Err = Err.NONE
     read_committed: bool = False
+    is_loading: bool = False
     waiters: dict[Callable[[], object], None] = field(default_factory=dict)
     lock_timer: tuple[int, tuple[str, ShareKey]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.lock_timer = self.key.partition, ("lock", self.key)
+
+    def is_led_by(self, node_id: int) -> bool:
+        """Whether a broker leads the partition, in the leader epoch in which it was loaded. A deleted one has no leader."""
+        return self.partition.leader == node_id and self.partition.leader_epoch == self.leader_epoch
 
     def wake(self) -> None:
         """Call the waiting fetches: records may be available, or there is an error."""
@@ -166,30 +173,22 @@ class SharePartitions:
 
     # partitions
 
-    def of(self, broker: Broker, group_id: str, at: TopicPartition) -> LivePartition | Err:
-        """A group's partition, if ``broker`` leads it; loaded, or about to be."""
-        return self.all_of(broker, group_id, (at,))[0]
-
     def all_of(self, broker: Broker, group_id: str, requested: Iterable[TopicPartition]) -> list[LivePartition | Err]:
-        """As `of`, of each of the partitions."""
+        """A group's partitions, those that ``broker`` leads: loaded, or to be loaded (`load`)."""
         known, node_id = self._live.get, broker.node_id
         result: list[LivePartition | Err] = []
         for topic_id, index in requested:
             live = known((group_id, topic_id, index))
             if live is not None:
                 partition = live.partition
-                if (
-                    partition.leader == node_id  # also: it isn't deleted
-                    and partition.leader_epoch == live.leader_epoch
-                    and not partition.read_error
-                ):
+                if live.is_led_by(node_id) and not partition.read_error:
                     result.append(live)
                     continue
             result.append(self._led(node_id, ShareKey(group_id, topic_id, index)))
         return result
 
     def _led(self, node_id: int, key: ShareKey) -> LivePartition | Err:
-        """The partition of ``key`` if that broker leads it; it is loaded, again if its leader epoch is another one."""
+        """The partition of ``key`` if that broker leads it; to be loaded again if its leader epoch is another one."""
         topic = self.state.topics_by_id.get(key.topic_id)
         if topic is None or not 0 <= key.partition < len(topic.partitions):
             return Err.UNKNOWN_TOPIC_OR_PARTITION
@@ -204,12 +203,12 @@ class SharePartitions:
             live = None
         if live is None:
             live = self._live[key] = LivePartition(key, partition, partition.leader_epoch)
-            self._load(live)
         return live
 
-    def known(self, group_id: str, at: TopicPartition) -> LivePartition | None:
-        """A group's share partition, if any member has fetched from it."""
-        return self._live.get(ShareKey(group_id, *at))
+    def known(self, broker: Broker, group_id: str, at: TopicPartition) -> LivePartition | None:
+        """A group's share partition, if any member has fetched from it and ``broker`` still leads it."""
+        live = self._live.get(ShareKey(group_id, *at))
+        return live if live is not None and live.is_led_by(broker.node_id) else None
 
     def live(self, key: ShareKey) -> LivePartition | None:
         """The same, by all that names it."""
@@ -219,7 +218,12 @@ class SharePartitions:
         """All loaded share partitions."""
         return [live for live in self._live.values() if live.share is not None]
 
-    def _load(self, live: LivePartition) -> None:
+    def load(self, live: LivePartition) -> None:
+        """Load a partition from the share coordinator, unless that has begun: waiting fetches are called then."""
+        if live.is_loading:
+            return
+        live.is_loading = True
+
         def on_read(answer: Found) -> None:
             if self._live.get(live.key) is not live:
                 return
@@ -412,7 +416,7 @@ class SharePartitions:
         pace = Pace(_PIECE)
         group_id = session.key.group_id
         for at in list(session.partitions):
-            live = self.known(group_id, at)
+            live = self._live.get(ShareKey(group_id, *at))
             if live is not None and live.share is not None:
                 self.write(live, (yield from live.share.releasing(session.key.member_id, pace)))
         if any(other.key.group_id == group_id for other in self.sessions(broker)):

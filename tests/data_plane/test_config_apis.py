@@ -390,6 +390,23 @@ def test_bounds_and_defaults_of_groups_are_the_brokers() -> None:
     assert step(sim, GROUP, "g", timeout[0]) == OK
 
 
+@pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
+def test_internal_settings_of_groups_are_described_once_they_are_set(kind: str) -> None:
+    """As 4.4.0 has it; earlier releases have none."""
+    name = f"{kind}.assignor.offload.enable"
+    sim = Sim(as_version="4.4")
+    assert name not in {one.name for one in describe(sim, GROUP, "g").configs}
+    words = f"Invalid value x for configuration {name}: Expected value to be either true or false"
+    assert step(sim, GROUP, "g", (name, SET, "x")) == (Err.INVALID_CONFIG, words)
+    assert step(sim, GROUP, "g", (name, SET, "false")) == OK
+    found = setting(sim, GROUP, "g", name, include_synonyms=True)
+    assert [(one.name, one.value, one.source) for one in found.synonyms] == [
+        (name, "false", 8),
+        (f"group.{name}", "true", 5),
+    ]
+    assert step(Sim(), GROUP, "g", (name, SET, "false")) == (Err.INVALID_CONFIG, f"Unknown group config name: {name}")
+
+
 def test_client_metrics_of_3_9_tell_what_is_set() -> None:
     sim = Sim(as_version="3.9")
     assert describe(sim, METRICS, "m").configs == []

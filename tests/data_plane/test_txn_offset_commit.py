@@ -79,6 +79,19 @@ def test_offsets_count_with_their_transaction() -> None:
     assert world.offsets() == {"t": {0: 5, 1: 6}}
 
 
+def test_each_of_its_batches_has_the_base_sequence_0() -> None:
+    """So that the log's state of the producer ends with the number of the last batch's records (as 3.4.0 to 4.4.0 have it)."""
+    world = World()
+    world.errors((0, 5, ""), (1, 6, ""))
+    world.errors((0, 7, ""))
+    world.errors((1, 8, ""), (0, 9, ""), (0, 9, ""))
+    batches = [batch.header for batch in world.log.log.batches() if batch.header.producer_id >= 0]
+    assert [(header.base_sequence, header.record_count) for header in batches] == [(0, 2), (0, 1), (0, 3)]
+    assert world.log.log.producers.entries[world.producer[0]].last_sequence == 2
+    world.end(commit=True)
+    assert world.offsets() == {"t": {0: 9, 1: 8}}
+
+
 def test_while_the_group_s_log_is_stuck_nothing_of_it_counts() -> None:
     """And when it goes on everything comes in its order: the offsets, their marker."""
     world = World()

@@ -64,14 +64,14 @@ class Member:
         assert answer.assignment.topic_partitions, answer
 
     async def fetch(self, *said: Said, epoch: int | None = None, **how: Any) -> Any:
-        """A ShareFetch of partition 0; the response."""
+        """A ShareFetch of partition 0; the response. It waits, as the first one has the partition loaded, and then gets records."""
         epoch = self.session_epoch if epoch is None else epoch
         batches = [AcknowledgementBatch(first, last, list(types)) for first, last, types in said]
         request = ShareFetchRequest(
             GROUP,
             self.member_id,
             epoch,
-            **{"max_wait_ms": 0, "min_bytes": 1, "max_records": 500, "batch_size": 500, **how},
+            **{"max_wait_ms": 1, "min_bytes": 1, "max_records": 500, "batch_size": 500, **how},
             topics=[FetchTopic(self.topic_id, [FetchPartition(0, batches)])],
         )
         answer = await self.wire.send(request, self.version)

@@ -25,8 +25,9 @@ _INT = 0xFFFF_FFFF
 
 
 def assign(shared: Shared, members: Mapping[str, frozenset[bytes]], targets: Mapping[str, Units[bytes]]) -> Assigned:
-    """The later assignor. ``members``: member id -> the topics that it reads, in the order in which members are served; ``targets``:
-    what they should have had until now."""
+    """The later assignor. A topic that has lost all its partitions stays in a member's assignment, without any; one that no member
+    reads stays as it was, if members read different topics. ``members``: member id -> the topics that it reads, in the order in which
+    members are served; ``targets``: what they should have had until now."""
     if len(set(members.values())) <= 1:
         reads = next(iter(members.values()), frozenset())
         wanted = [(topic, number) for topic, numbers in shared.items() if topic in reads for number in numbers]
@@ -39,14 +40,25 @@ def assign(shared: Shared, members: Mapping[str, frozenset[bytes]], targets: Map
             ]
             for member in members
         }
-        return _named(_evened(wanted, had, _set_order, _hash_order))
+        assigned = _named(_evened(wanted, had, _set_order, _hash_order))
+        return {
+            member: {**{topic: () for topic in targets.get(member, {}) if topic in reads}, **units}
+            for member, units in assigned.items()
+        }
     given: dict[str, list[Partition]] = {member: [] for member in members}
     for topic, numbers in shared.items():
         readers = [member for member, reads in members.items() if topic in reads]
         had = {member: [(topic, number) for number in targets.get(member, {}).get(topic, ())] for member in readers}
         for member, got in _evened([(topic, number) for number in numbers], had, sorted, sorted).items():
             given[member] += got
-    return _named(given)
+    read = frozenset[bytes]().union(*members.values())
+    return {
+        member: {
+            **{topic: () if topic in read else numbers for topic, numbers in targets.get(member, {}).items()},
+            **units,
+        }
+        for member, units in _named(given).items()
+    }
 
 
 def _evened(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
 from broker_sim.coordinator.epochs.group import EpochGroup
-from broker_sim.coordinator.epochs.holdings import UnitEpochs, Units, units_of
+from broker_sim.coordinator.epochs.holdings import UnitEpochs, Units
 from broker_sim.coordinator.epochs.reconcile import STABLE, Current
 from broker_sim.coordinator.epochs.state import EpochState, Layout
 from broker_sim.coordinator.outcome import CommitOffsets, Offset
@@ -29,7 +29,7 @@ def _read_current(value: log.ShareGroupCurrentMemberAssignmentValue) -> Current[
         value.member_epoch,
         value.previous_member_epoch,
         STABLE,
-        {topic.topic_id: dict.fromkeys(topic.partitions, 0) for topic in value.assigned_partitions if topic.partitions},
+        {topic.topic_id: dict.fromkeys(topic.partitions, 0) for topic in value.assigned_partitions},
     )
 
 
@@ -39,7 +39,7 @@ LAYOUT: Layout[bytes] = Layout(
     target_metadata=types.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA,
     target=types.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER,
     current=types.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-    read_target=lambda value: units_of((topic.topic_id, topic.partitions) for topic in value.topic_partitions),
+    read_target=lambda value: {topic.topic_id: tuple(sorted(topic.partitions)) for topic in value.topic_partitions},
     read_current=_read_current,
 )
 
@@ -57,7 +57,8 @@ Topic = dict[bytes, TopicState]
 
 @dataclass(slots=True)
 class ShareGroupState(EpochState[bytes, Member]):
-    """With it: how many members name a topic; which partitions' state is being made, is there, and is being removed."""
+    """With it: how many members name a topic; which partitions' state is being made, is there, and is being removed. Targets and
+    assignments may have topics without partitions, as Kafka's assignor leaves them."""
 
     named: Counter[str] = field(default_factory=Counter, compare=False)
     initializing: Topic = field(default_factory=dict)
@@ -133,7 +134,7 @@ class ShareGroup(EpochGroup[ShareGroupState]):
     @property
     def is_settled(self) -> bool:
         latest = self.latest
-        return latest.group_epoch <= latest.target_epoch and not latest.initializing and not self.has_unassigned
+        return latest.group_epoch <= latest.target_epoch and not latest.initializing and not self.has_unassigned()
 
     def subscribed(self, topic: str) -> bool:
         return topic in self.latest.named
@@ -164,21 +165,24 @@ class ShareGroup(EpochGroup[ShareGroupState]):
 
     # what its requests ask
 
-    @property
-    def has_unassigned(self) -> bool:
-        """Whether the state of some partition that members read is there, and no member should have the partition."""
+    def has_unassigned(self, *, of_unread_topics: bool = False) -> bool:
+        """Whether partitions that are initialized differ from those that members should have: of the topics that members read, or
+        ``of_unread_topics`` also. Source: GroupMetadataManager.initializedAssignmentPending."""
         latest = self.latest
-        if not latest.members or not latest.initialized:
+        if not latest.members:
             return False
-        for topic_id, topic in latest.initialized.items():
-            if topic.name not in latest.named:
-                continue
-            given: set[int] = set()
-            for target in latest.targets.values():
-                given.update(target.get(topic_id, ()))
-            if not given.issuperset(topic.partitions):
-                return True
-        return False
+        assigned: dict[bytes, set[int]] = {}
+        for target in latest.targets.values():
+            for topic_id, numbers in target.items():
+                assigned.setdefault(topic_id, set()).update(numbers)
+        initialized = {
+            topic_id: set(topic.partitions)
+            for topic_id, topic in latest.initialized.items()
+            if of_unread_topics or topic.name in latest.named
+        }
+        if of_unread_topics:
+            return initialized != assigned
+        return any(assigned.get(topic_id) != numbers for topic_id, numbers in initialized.items())
 
 
 # records

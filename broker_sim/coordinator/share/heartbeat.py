@@ -107,14 +107,15 @@ def _heartbeat(
         words = f"The share group has reached its maximum capacity of {shard.settings.share.max_size} members."
         raise Refused(Err.GROUP_MAX_SIZE_REACHED, words)
     before = latest.current(member_id)
-    if request.member_epoch != 0:
-        _check_epoch(shard, group, before, request)
+    is_new = request.member_epoch == 0 and member_id not in latest.members
+    if not is_new and not (request.member_epoch == 0 and shard.settings.policy.share_members_may_join_again):
+        _check_epoch(group, before, request)
     shard.groups[group.group_id] = group
     changes = Changes(group)
     _put_member(changes, client, request, expected)
-    _move_group(shard, changes)
+    has_moved = _move_group(shard, changes)
     _compute_target(shard, changes)
-    after = _follow(changes, member_id, before)
+    after = _follow(shard, changes, member_id, before, has_moved=has_moved)
     missing = partitions.uninitialized(shard, group, again=partitions.is_overdue(shard, group))
     if missing:
         partitions.begin(shard, changes, missing)
@@ -151,7 +152,7 @@ def _group_of(shard: ShardState, request: Request) -> ShareGroup:
     return group
 
 
-def _check_epoch(shard: ShardState, group: ShareGroup, current: Current[bytes], request: Request) -> None:
+def _check_epoch(group: ShareGroup, current: Current[bytes], request: Request) -> None:
     """Raises Refused unless the epoch is the member's own, or the previous one, if the response was lost."""
     epoch = request.member_epoch
     if request.member_id not in group.latest.members:
@@ -162,8 +163,7 @@ def _check_epoch(shard: ShardState, group: ShareGroup, current: Current[bytes], 
     than, why = "greater", ""
     if epoch < current.epoch:
         than = "smaller"
-        if shard.settings.policy.old_share_epoch_gets_previous:
-            why = f", and it does not match the previous member epoch ({current.previous})"
+        why = f", and it does not match the previous member epoch ({current.previous})"
     raise Refused(
         Err.FENCED_MEMBER_EPOCH,
         f"The share group member has a {than} member epoch ({epoch}) than the one known by the group coordinator "
@@ -195,18 +195,20 @@ def _put_member(changes: Changes, client: Client, request: Request, expected: Ex
         changes.add(LAYOUT.member, member_key(group.group_id, member_id), after, encoded)
 
 
-def _move_group(shard: ShardState, changes: Changes) -> None:
+def _move_group(shard: ShardState, changes: Changes) -> bool:
     """The group's epoch moves where its members read other topics than before, these topics have changed, or there is more of them to
-    share out."""
+    share out. Returns whether it does."""
     group = changes.group
     assert isinstance(group, ShareGroup)
     latest = group.latest
     hashed = group.metadata_hash(shard.topics)
-    has_more = group.has_unassigned and not (
-        shard.settings.policy.share_initialization_waits_for_target and latest.group_epoch > latest.target_epoch
-    )
+    policy = shard.settings.policy
+    waits = policy.share_initialization_waits_for_target and latest.group_epoch > latest.target_epoch
+    has_more = not waits and group.has_unassigned(of_unread_topics=policy.unread_share_topics_are_pending)
     if changes.subscription_changed or has_more or hashed != latest.metadata_hash:
         _put_epoch(changes, latest.group_epoch + 1, hashed)
+        return True
+    return False
 
 
 def _put_epoch(changes: Changes, epoch: int, hashed: int) -> None:
@@ -246,13 +248,25 @@ def _compute_target(shard: ShardState, changes: Changes) -> None:
     )
 
 
-def _follow(changes: Changes, member_id: str, before: Current[bytes]) -> Current[bytes]:
-    """The member is where the target is. Source: ShareGroupAssignmentBuilder."""
-    latest = changes.group.latest
-    if before.epoch == latest.target_epoch and member_id in latest.currents:
+def _follow(
+    shard: ShardState, changes: Changes, member_id: str, before: Current[bytes], *, has_moved: bool
+) -> Current[bytes]:
+    """The member is where the target is; ``has_moved``: whether the group's epoch was incremented just now. Source:
+    ShareGroupAssignmentBuilder."""
+    latest, filters = changes.group.latest, shard.settings.policy.share_assignments_are_filtered
+    is_there = before.epoch == latest.target_epoch and member_id in latest.currents
+    if is_there and not (has_moved and filters):
         return before
-    owned = {topic_id: dict.fromkeys(numbers, 0) for topic_id, numbers in latest.target(member_id).items()}
-    after = Current(latest.target_epoch, before.epoch, assigned=owned)
+    target = latest.target(member_id)
+    if filters:
+        by_name = shard.topics.by_name
+        names = latest.members[member_id].subscribed_topic_names
+        read = {by_name[name].topic_id for name in names if name in by_name}
+        target = {topic_id: numbers for topic_id, numbers in target.items() if topic_id in read}
+    owned = {topic_id: dict.fromkeys(numbers, 0) for topic_id, numbers in target.items()}
+    after = Current(latest.target_epoch, before.previous if is_there else before.epoch, assigned=owned)
+    if is_there and after == before:
+        return before
     changes.add(LAYOUT.current, current_key(changes.group.group_id, member_id), current_value(after))
     return after
 

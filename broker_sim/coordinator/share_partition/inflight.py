@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 NO_MEMBER = ""
 
@@ -54,15 +55,27 @@ class Delivery:
         return Delivery(self.state, self.deliveries, self.member, self.deadline_ms, self.moving)
 
 
+class Acquired(NamedTuple):
+    """Records that a member has, and how often they have been delivered."""
+
+    first: int
+    last: int
+    deliveries: int
+
+
 @dataclass(slots=True, eq=False)
 class Batch:
     """Records ``first`` to ``last``, both included: ``batch_state`` is the state of all of them, unless ``offset_state`` has one for
-    each offset."""
+    each offset. ``initial_size``: how many records it had before the start offset moved into it."""
 
     first: int
     last: int
     batch_state: Delivery = field(default_factory=Delivery)
     offset_state: dict[int, Delivery] | None = None
+    initial_size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.initial_size = self.size
 
     @property
     def size(self) -> int:

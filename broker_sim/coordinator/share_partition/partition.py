@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from broker_sim.common.slices import Pace
-from broker_sim.coordinator.share_partition.inflight import NO_MEMBER, Batch, Delivery, DeliveryState, runs_of
+from broker_sim.coordinator.share_partition.acquiring import Acquisition
+from broker_sim.coordinator.share_partition.inflight import NO_MEMBER, Acquired, Batch, Delivery, DeliveryState
 from broker_sim.coordinator.share_partition.transition import Change, Reason, Renewed, Transition
 from broker_sim.coordinator.share_state.batches import StateBatch
 from kafka_wire.errors import Err
@@ -66,14 +67,6 @@ class PartitionPolicy:
     neighbours_are_joined: bool = True
     old_words: bool = False
     ids_are_uuids: bool = False
-
-
-class Acquired(NamedTuple):
-    """Records that a member has, and how often they have been delivered."""
-
-    first: int
-    last: int
-    deliveries: int
 
 
 class Acknowledgement(NamedTuple):
@@ -162,104 +155,18 @@ class SharePartition:
         max_records: int,
         exactly: bool = False,
     ) -> list[Acquired]:
-        """Acquire available records of the log's batches that were read, (first, last) of each. Whole batches are acquired if that
-        exceeds ``max_records`` a little, except with ``exactly``. ``batch_size``: the records that are acquired together."""
-        last = read[-1][1]
-        room = min(max_records, self.limits.in_flight - self.in_flight)
-        if room <= 0:
-            if self.fetch_offset() >= self.next_offset:
-                return []
-            last = min(last, self.next_offset - 1)
-            room = max_records
-        acquired: list[Acquired] = []
-        count = 0
-        deadline_ms = now_ms + self.limits.lock_ms
-        slowed = False
-        at = max(0, bisect_right(self.batches, read[0][0], key=lambda batch: batch.first) - 1)
-        for batch in self.batches[at:]:
-            if count >= room or slowed or batch.first > last:
-                break
-            most = room - count if exactly else self._most(batch, batch.size)
-            slowed = most < batch.size and not exactly
-            if exactly:
-                slowed_to = self._most(batch, most)
-                slowed = slowed_to < most
-                most = slowed_to
-            got = self._acquire_of(batch, member, read[0][0], last, deadline_ms, most)
-            acquired += got
-            count += sum(part.last - part.first + 1 for part in got)
-            if not got:
-                slowed = False
-        if count < room and not slowed and self.next_offset <= last:
-            acquired += self._acquire_new(member, read, last, deadline_ms, batch_size, room - count, exactly)
-        return acquired
+        """Acquire available records of the log's batches that were read, (first, last) of each (`Acquisition`). Whole batches are
+        acquired if that exceeds ``max_records`` a little, except with ``exactly``. ``batch_size``: the records that are acquired
+        together."""
+        acquisition = Acquisition(self, member, read, now_ms + self.limits.lock_ms, exactly=exactly)
+        return acquisition.run(max_records, batch_size)
 
-    def _most(self, batch: Batch, default: int) -> int:
-        """How many records of a batch may be acquired together, after their number of deliveries without success."""
-        if not self.policy.bad_records_come_alone:
-            return default
-        if batch.offset_state is None:
-            deliveries = batch.batch_state.deliveries if batch.batch_state.is_free else 0
-        else:
-            deliveries = max(
-                (delivery.deliveries for delivery in batch.offset_state.values() if delivery.is_free), default=0
-            )
-        begins = max(2, (self.limits.deliveries + 1) // 2)
-        if deliveries < begins:
-            return default
-        if deliveries >= self.limits.deliveries - 1:
-            return 1
-        return min(default, max(1, batch.size >> (deliveries - begins + 1)))
+    def has_available(self) -> None:
+        """Records in flight are available now, without a transition."""
+        self._may_have_free = True
 
-    def _acquire_of(
-        self, batch: Batch, member: str, begin: int, end: int, deadline_ms: int, most: int
-    ) -> list[Acquired]:
-        inside = batch.first >= begin and batch.last <= end
-        if batch.offset_state is None:
-            if not batch.batch_state.is_free:
-                return []
-            if inside and batch.size <= most:
-                self._lock(batch.first, batch.last, batch.batch_state, member, deadline_ms)
-                return [Acquired(batch.first, batch.last, batch.batch_state.deliveries)]
-        got: list[Acquired] = []
-        for offset, delivery in batch.parted().items():
-            if offset < begin or not delivery.is_free:
-                continue
-            if offset > end or len(got) >= most:
-                break
-            self._lock(offset, offset, delivery, member, deadline_ms)
-            got.append(Acquired(offset, offset, delivery.deliveries))
-        return _joined(got) if self.policy.neighbours_are_joined else got
-
-    def _acquire_new(
-        self,
-        member: str,
-        read: Sequence[tuple[int, int]],
-        last: int,
-        deadline_ms: int,
-        batch_size: int,
-        room: int,
-        exactly: bool,
-    ) -> list[Acquired]:
-        first = max(self.next_offset, read[0][0])
-        if not self.batches:
-            self.start_offset = max(self.start_offset, first)  # the records between are not in the log any more
-        elif first > self.next_offset:
-            self.batches.append(Batch(self.next_offset, first - 1))
-        if last - first + 1 > room:
-            last = first + room - 1
-            if not exactly:
-                last = min(read[-1][1], next(end for _, end in read if end >= last))
-        got: list[Acquired] = []
-        for begin, end in runs_of(read, first, last, batch_size):
-            batch = Batch(begin, end)
-            self._lock(begin, end, batch.batch_state, member, deadline_ms)
-            self.batches.append(batch)
-            got.append(Acquired(begin, end, 1))
-        self.next_offset = last + 1
-        return got
-
-    def _lock(self, first: int, last: int, delivery: Delivery, member: str, deadline_ms: int) -> None:
+    def lock(self, first: int, last: int, delivery: Delivery, member: str, deadline_ms: int) -> None:
+        """Deliver records to a member."""
         delivery.state, delivery.member = ACQUIRED, member
         delivery.deliveries += 1
         self._hold(first, last, delivery, deadline_ms)
@@ -302,7 +209,9 @@ class SharePartition:
     ) -> Generator[None, None, Refusal | None]:
         if acknowledgement.last < self.start_offset:
             return None
-        if acknowledgement.first >= self.next_offset or not self.batches:
+        if not self.batches:
+            return NOT_IN_FLIGHT if acknowledgement.first >= self.start_offset else _START_NOT_IN_FLIGHT
+        if acknowledgement.first >= self.next_offset:
             return Refusal(Err.INVALID_REQUEST, _PAST.format("first"))
         if acknowledgement.last >= self.next_offset:
             return Refusal(Err.INVALID_REQUEST, _PAST.format("last"))
@@ -579,16 +488,13 @@ class SharePartition:
         return moved
 
 
+NOT_IN_FLIGHT = Refusal(
+    Err.INVALID_RECORD_STATE, "Batch record not found. The request batch offsets are not found in the cache."
+)
+"""The refusal if no records are in flight (SharePartition.fetchSubMapForAcknowledgementBatch)."""
+
+_START_NOT_IN_FLIGHT = Refusal(Err.UNKNOWN_SERVER_ERROR, None)
+"""The same if some of the offsets are below the start offset: Kafka then looks up the run of the start offset, and an exception for
+the missing one ends the whole request."""
+
 _PAST = "Batch record not found. The {} offset in request is past acquired records."
-
-
-def _joined(acquired: list[Acquired]) -> list[Acquired]:
-    """Join neighbouring ranges with equal delivery counts."""
-    joined: list[Acquired] = []
-    for part in acquired:
-        before = joined[-1] if joined else None
-        if before is not None and before.last + 1 == part.first and before.deliveries == part.deliveries:
-            joined[-1] = Acquired(before.first, part.last, part.deliveries)
-        else:
-            joined.append(part)
-    return joined

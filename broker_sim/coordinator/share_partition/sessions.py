@@ -33,26 +33,39 @@ class TopicPartition(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ShareSession:
-    """``partitions``: the fetched partitions, with whether a response has contained them; ``connection``: where it was opened."""
+    """``partitions``: the fetched partitions, with whether a response may leave them out if they have no records; ``nameless``: those
+    whose topic was unknown when they were added; ``connection``: where it was opened."""
 
     key: SessionKey
     connection: object
     partitions: dict[TopicPartition, bool] = field(default_factory=dict)
+    nameless: set[TopicPartition] = field(default_factory=set)
     epoch: int = 1
 
     def move_on(self) -> None:
         """Increment the session epoch for the next request."""
         self.epoch = self.epoch + 1 if self.epoch < _LAST_EPOCH else 1
 
-    def update(self, fetched: Iterable[TopicPartition], forgotten: Iterable[TopicPartition]) -> None:
-        """Apply a request's added and forgotten partitions."""
-        if not self.partitions:
-            self.partitions = dict.fromkeys(fetched, False)
-        else:
-            for partition in fetched:
-                self.partitions.setdefault(partition, False)
-        for partition in forgotten:
-            self.partitions.pop(partition, None)
+    def update(
+        self, fetched: Iterable[TopicPartition], forgotten: Iterable[TopicPartition], nameless: Iterable[TopicPartition]
+    ) -> None:
+        """Apply a request's added and forgotten partitions; ``nameless``: the fetched ones of unknown topics."""
+        self.nameless.update(at for at in nameless if at not in self.partitions)
+        for at in fetched:
+            self.partitions.setdefault(at, False)
+        for at in forgotten:
+            self.partitions.pop(at, None)
+            self.nameless.discard(at)
+
+    def responded(self, at: TopicPartition, *, failed: bool, has_records: bool) -> bool:
+        """Whether the response contains a partition that was looked at (CachedSharePartition.maybeUpdateResponseData): with records or
+        an error, or after an error, or for the first time. With records it becomes the last one."""
+        may_be_left_out = self.partitions.get(at)
+        if may_be_left_out is not None:
+            self.partitions[at] = not failed
+            if has_records:
+                self.partitions[at] = self.partitions.pop(at)
+        return failed or has_records or not may_be_left_out
 
 
 class ShareSessions:
@@ -85,9 +98,10 @@ class ShareSessions:
         session = self._sessions.get(key)
         if session is None:
             return Err.SHARE_SESSION_NOT_FOUND
-        if epoch != FINAL_EPOCH and session.epoch != epoch:
-            return Err.INVALID_SHARE_SESSION_EPOCH
-        session.move_on()
+        if epoch != FINAL_EPOCH:
+            if session.epoch != epoch:
+                return Err.INVALID_SHARE_SESSION_EPOCH
+            session.move_on()
         return session
 
     def end(self, session: ShareSession) -> None:

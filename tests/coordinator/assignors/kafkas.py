@@ -50,7 +50,7 @@ def _written(target: dict[int, list[int]]) -> str:
 
 def _read(text: str) -> dict[int, list[int]]:
     pairs = [each.split(":") for each in text.split(";")] if text != "-" else []
-    return {int(topic): [int(number) for number in numbers.split(",")] for topic, numbers in pairs}
+    return {int(topic): [int(number) for number in numbers.split(",") if number] for topic, numbers in pairs}
 
 
 def kafkas(cases: list[Case], version: str = KAFKA) -> list[Targets]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from broker_sim.common.slices import Pace, at_once
-from broker_sim.coordinator.share_partition.inflight import Batch, Delivery, DeliveryState
+from broker_sim.coordinator.share_partition.inflight import Acquired, Batch, Delivery, DeliveryState
 from broker_sim.coordinator.share_partition.partition import (
     ACCEPT,
     GAP,
@@ -18,7 +18,6 @@ from broker_sim.coordinator.share_partition.partition import (
     RELEASE,
     RENEW,
     Acknowledgement,
-    Acquired,
     Limits,
     PartitionPolicy,
     Refusal,

@@ -25,7 +25,7 @@ import org.apache.kafka.coordinator.group.modern.MemberSubscriptionAndAssignment
 /**
  * Kafka's own assignors as a function. A case is a line "assignor same|other", one "topic count" for each topic, one
  * "member topic,topic topic:0,1;topic:2" for each member (what it reads, what it had; "-" for nothing) and an empty line.
- * The answer is a line "member topic:0,1;topic:2" for each member and an empty line. Topics are numbers: the topic's id.
+ * The answer is a line "member topic:0,1;topic:2" for each member and an empty line; of "simple" also topics without partitions. Topics are numbers: the topic's id.
  */
 public class Assign {
     public static void main(String[] args) {
@@ -62,9 +62,9 @@ public class Assign {
             Map<Uuid, Set<Integer>> had = new HashMap<>();
             if (!parts[2].equals("-")) {
                 for (String each : parts[2].split(";")) {
-                    String[] pair = each.split(":");
+                    String[] pair = each.split(":", 2);
                     Set<Integer> numbers = new LinkedHashSet<>();
-                    for (String number : pair[1].split(",")) {
+                    for (String number : pair[1].isEmpty() ? new String[0] : pair[1].split(",")) {
                         numbers.add(Integer.parseInt(number));
                         owners.computeIfAbsent(topic(pair[0]), k -> new HashMap<>()).put(Integer.parseInt(number), parts[0]);
                     }
@@ -95,7 +95,7 @@ public class Assign {
                     for (int number : new TreeSet<>(numbers)) {
                         texts.add(Integer.toString(number));
                     }
-                    if (!texts.isEmpty()) {
+                    if (!texts.isEmpty() || head[0].equals("simple")) {
                         shown.put(id.getLeastSignificantBits(), id.getLeastSignificantBits() + ":" + String.join(",", texts));
                     }
                 });
