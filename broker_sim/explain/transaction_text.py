@@ -215,7 +215,7 @@ def _decision(transaction: TransactionHistory, before: list[TransactionRequest],
         "abort": f"Aborted{by}{why}",
         "fenced": _fenced_by(transaction),
         "timed out": f"Aborted by its coordinator, as it was open for longer than its timeout of {timeout},",
-    }[transaction.result]
+    }.get(transaction.result, f"Ended{by}")
     more = f": {delayed}" if delayed and transaction.result == "timed out" else ""
     return [*sentences, f"{words} {since_begun(transaction, transaction.decided_ms)}{more}."]
 

@@ -40,6 +40,7 @@ __all__ = [
     "TransactionReader",
     "TransactionRequest",
     "concern",
+    "outside",
     "transactions",
 ]
 
@@ -94,6 +95,7 @@ class TransactionReader:
             "fault": self._fault,
             "clock": self._clock,
             "load": self._load,
+            "cluster": self._cluster,
             "group": lambda event: self._groups.group(event, self._ts_ms),
             "epochs": lambda event: self._groups.epochs(event, self._ts_ms),
             "transaction": self._transaction,
@@ -277,6 +279,16 @@ class TransactionReader:
                 words = f"the coordinator of {log} was unloaded: until it is loaded again, no broker knows the id"
                 known.ends.append((self._ts_ms, self._order, words))
 
+    def _cluster(self, event: Event) -> None:
+        what = {
+            "killed": "the process of all brokers was killed",
+            "power lost": "the machines of all brokers lost power",
+        }
+        words = what.get(text(event, "action") or "")
+        for known in self.ids.values() if words is not None else ():
+            if self.states.get(known.transactional_id) != "Dead":
+                known.ends.append((self._ts_ms, self._order, f"{words}, and the coordinator of the id with it"))
+
     def _who(self, event: Event) -> Sender | None:
         cause = table(event, "cause")
         request = number(cause, "request") or 0
@@ -455,6 +467,19 @@ def concern(
     ]
     blocked = [blocked for transaction in mine for blocked in transaction.blocked if waited(blocked)]
     return mine, [*blocked, *filter(waited, result.hanging)]
+
+
+def outside(result: TransactionReader, group: str, mine: Iterable[TransactionHistory]) -> list[TransactionRequest]:
+    """The requests outside of transactions that concern a group with the transactions ``mine``: refused ones of the same ids, and those
+    that a rule hit; without the group's own TxnOffsetCommits, which are among its commits."""
+    names = {transaction.transactional_id for transaction in mine}
+    return [
+        request
+        for name in result.ids
+        if name in names
+        for request in result.ids[name].requests
+        if request.is_serious and not (request.call.api == "TxnOffsetCommit" and request.call.group == group)
+    ]
 
 
 def transactions(events: Iterable[Event], until_ms: int = 0) -> JournalTransactions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from broker_sim import Cluster
 from broker_sim.explain import explain
+from broker_sim.explain.picture import html
 from broker_sim.explain.transaction_text import explain_transactions
 from broker_sim.journal.files import plain
 from broker_sim.pipeline.transaction_logs import rows_of_journal
@@ -373,6 +375,18 @@ async def test_an_id_that_expired_and_a_coordinator_that_is_unloaded_are_ends() 
         )
 
 
+def test_the_death_of_all_brokers_is_an_end() -> None:
+    about = {"log": "__transaction_state-1", "transactional_id": TX, "producer_id": 1, "epoch": 0, "partitions": []}
+    about |= {"timeout_ms": 9000, "started_ms": -1, "cause": {"kind": "request", "request": 1, "api": "InitProducerId"}}
+    events = [
+        {"seq": 1, "ts_ms": 0, "event": "transaction", "action": "producer", "state": "Empty", **about},
+        {"seq": 2, "ts_ms": 5, "event": "cluster", "action": "killed", "process": 1},
+    ]
+    assert "The process of all brokers was killed, and the coordinator of the id with it." in explain_transactions(
+        events, TX, 10_000
+    )
+
+
 # --- whose act it was ----------------------------------------------------------------------------------------------------
 
 
@@ -429,3 +443,40 @@ async def test_markers_of_an_admin_in_an_open_transaction_are_part_of_it() -> No
         assert await end(producer, commit=True) is Err.NONE
         await kafka.transaction(TX).wait(state="CompleteCommit")
         assert "admin-7 wrote an abort marker to orders-0 itself after" in words(kafka)
+
+
+async def test_a_group_shows_what_its_transactional_producer_was_refused_outside_of_transactions() -> None:
+    async with cluster() as (kafka, a), client(kafka, "b") as b:
+        kafka.observe()
+        kafka.offsets_log(GROUP)
+        assert [await a.init(), await stage(a, 3), await end(a, commit=True)] == [Err.NONE] * 3
+        await kafka.transaction(TX).wait(state="CompleteCommit")
+        assert await b.init() is Err.NONE
+        assert await a.add() is Err.PRODUCER_FENCED
+        line = "AddPartitionsToTxn of wire was answered PRODUCER_FENCED: b had initialized the id at "
+        assert f"{TX}: {line}" in explain(kafka.journal.events, GROUP, width=10_000)
+        assert line in html(kafka.journal.events, GROUP)
+
+
+async def test_a_journal_with_damaged_events_has_an_explanation() -> None:
+    async with cluster(clock="manual") as (kafka, producer):
+        kafka.observe()
+        assert [await producer.init(20_000), await produce(producer)] == [Err.NONE] * 2
+        kafka.fault("EndTxn", times=1, error="NOT_COORDINATOR")
+        assert await end(producer, commit=True) is Err.NOT_COORDINATOR
+        await kafka.time.advance("30s")
+        assert await producer.add() is not Err.NONE
+        events = list(kafka.journal.events)
+    chance = random.Random(7)
+    junk: list[Any] = [None, 5, "x", [], {}, [1], {"a": 1}, True, -1, 1.5, [[]], [{}], 2**70]
+    for _ in range(500):
+        damaged = [dict(event) for event in events]
+        for _ in range(3):
+            event = chance.choice(damaged)
+            key = chance.choice(list(event))
+            inner = event[key]
+            if isinstance(inner, dict) and inner:
+                event[key] = {**inner, chance.choice(list(inner)): chance.choice(junk)}
+            else:
+                event[key] = chance.choice(junk)
+        assert "in the journal" in explain_transactions(damaged)
