@@ -38,6 +38,7 @@ from kafka_wire.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.support.wire import Wire
 from tests.transactions.test_cluster import DATA, TX, Client, cluster
 from tests.transactions.test_journal import GROUP, end, produce, stage
@@ -345,6 +346,40 @@ async def test_a_commit_that_the_group_refused_is_the_cause_of_the_abort() -> No
             "Aborted by the EndTxn of wire, after its TxnOffsetCommit for ledger had been answered UNKNOWN_MEMBER_ID"
             in shown
         )
+
+
+async def test_the_reason_of_a_commit_that_an_epoch_based_group_refused() -> None:
+    async with cluster(as_version="4.1") as (kafka, producer), client(kafka, "reader") as reader:
+        kafka.observe()
+        kafka.offsets_log(GROUP)
+
+        async def heartbeat(member: str, epoch: int) -> Any:
+            request = ConsumerGroupHeartbeatRequest(GROUP, member, epoch, rebalance_timeout_ms=30_000)
+            request.subscribed_topic_names, request.topic_partitions = ["orders"], []
+            answer = await reader.wire.send(request, 1)
+            assert answer.error_code == Err.NONE
+            return answer
+
+        joined = await heartbeat("bm", 0)
+        member, epoch = joined.member_id, joined.member_epoch
+        assert [await producer.init(), await produce(producer)] == [Err.NONE] * 2
+        refused = await commit_as(producer, member, 77)
+        assert refused in (Err.STALE_MEMBER_EPOCH, Err.ILLEGAL_GENERATION)
+        text = words(kafka)
+        assert f"{refused.name} after" in text
+        assert f": bm is in epoch {epoch} of the group {GROUP}; the request had epoch 77." in text
+        await heartbeat("bm", -1)
+        assert await commit_as(producer, member, epoch) is Err.UNKNOWN_MEMBER_ID
+        assert f": bm had been removed from the group {GROUP} at " in words(kafka)
+        assert ", as it had left." in words(kafka)
+
+
+async def test_what_a_journal_does_not_have_is_not_guessed() -> None:
+    async with cluster() as (kafka, a), client(kafka, "b") as b:
+        assert [await a.init(), await b.init()] == [Err.NONE] * 2
+        kafka.observe()
+        assert await a.add() is Err.PRODUCER_FENCED
+        assert "PRODUCER_FENCED: its epoch had been fenced before the journal began." in words(kafka)
 
 
 # --- ends ----------------------------------------------------------------------------------------------------------------
