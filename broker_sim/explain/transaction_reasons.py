@@ -23,9 +23,10 @@ from broker_sim.explain.transaction_model import (
     TransactionRequest,
 )
 
-__all__ = ["BY_HAND", "GroupMembers", "reason", "takeovers"]
+__all__ = ["BY_HAND", "HAND", "GroupMembers", "reason", "takeovers"]
 
-BY_HAND = "an abort from the test, the command line or HTTP"
+HAND = "the test, the command line or HTTP"
+BY_HAND = f"an abort from {HAND}"
 """What `Sender.is_inside` of an InitProducerId is."""
 _NOT_OPEN = ("INVALID_TXN_STATE", "TRANSACTION_ABORTABLE")
 _OF_LOADS = {

@@ -28,7 +28,7 @@ from broker_sim.explain.transaction_model import (
     TransactionHistory,
     TransactionRequest,
 )
-from broker_sim.explain.transaction_reasons import GroupMembers, reason
+from broker_sim.explain.transaction_reasons import HAND, GroupMembers, reason
 
 __all__ = [
     "TRANSACTION_APIS",
@@ -385,6 +385,9 @@ class TransactionReader:
                 break
 
     def _marker(self, event: Event) -> None:
+        if event.get("action") == "sent by hand":
+            self._sent_by_hand(event)
+            return
         current, partition = self._open.get(text(event, "transactional_id") or ""), text(event, "partition")
         if current is None or partition is None:
             return
@@ -395,6 +398,14 @@ class TransactionReader:
         elif action == "failed":
             marker.error = text(event, "error")
         marker.tries = max(marker.tries, number(event, "tries") or 0)
+
+    def _sent_by_hand(self, event: Event) -> None:
+        """`LogHandle.abort_transaction`, and the operation of the command line and of HTTP."""
+        who, current = Sender("WriteTxnMarkers", HAND, ""), self._of(number(event, "producer_id"))
+        self._markers_of = who
+        if current is not None:
+            what = f"an abort marker to {text(event, 'partition')}"
+            current.foreign_markers.append((self._ts_ms, who, what))
 
     def _pending_offsets(self, event: Event) -> None:
         producer_id, group = number(event, "producer_id"), text(event, "group")
@@ -424,6 +435,8 @@ class TransactionReader:
                 before.ended_by = ended
             elif self._markers_of is not None:
                 before.ended_by = self._markers_of.words
+        if self._markers_of is not None and self._markers_of.is_inside:
+            self._markers_of = None
         if event.get("action") != "blocked":
             return
         producer_id = number(event, "producer_id")

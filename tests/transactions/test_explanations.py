@@ -15,6 +15,7 @@ from broker_sim import Cluster
 from broker_sim.explain import explain
 from broker_sim.explain.picture import html
 from broker_sim.explain.transaction_text import explain_transactions
+from broker_sim.journal import problems
 from broker_sim.journal.files import plain
 from broker_sim.pipeline.transaction_logs import rows_of_journal
 from kafka_wire.errors import Err
@@ -41,6 +42,7 @@ from kafka_wire.messages.k28_txn_offset_commit import (
 from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.support.wire import Wire
 from tests.transactions.test_cluster import DATA, TX, Client, cluster
+from tests.transactions.test_handles import hanging
 from tests.transactions.test_journal import GROUP, end, produce, stage
 
 
@@ -477,7 +479,22 @@ async def test_markers_of_an_admin_in_an_open_transaction_are_part_of_it() -> No
         await admin.wire.send(WriteTxnMarkersRequest([marker]), 1)
         assert await end(producer, commit=True) is Err.NONE
         await kafka.transaction(TX).wait(state="CompleteCommit")
-        assert "admin-7 wrote an abort marker to orders-0 itself after" in words(kafka)
+        assert "admin-7 wrote an abort marker to orders-0 after" in words(kafka)
+
+
+async def test_a_marker_that_the_test_sent_is_its_own_act() -> None:
+    async with cluster() as (kafka, producer):
+        kafka.observe()
+        assert [await producer.init(), await produce(producer)] == [Err.NONE] * 2
+        await kafka.log(*DATA).abort_transaction(producer.id[0])
+        event = next(event for event in kafka.journal.events if event.get("action") == "sent by hand")
+        assert problems(event) == []
+        by_hand = "The test, the command line or HTTP wrote an abort marker to orders-0 after"
+        assert by_hand in words(kafka)
+        hanging(kafka)
+        await kafka.log(*DATA).abort_transaction(99)
+        assert "it hangs, and read_committed" in words(kafka, None)
+        assert "A marker of the test, the command line or HTTP ended it." in words(kafka, None)
 
 
 async def test_a_group_shows_what_its_transactional_producer_was_refused_outside_of_transactions() -> None:
