@@ -13,7 +13,7 @@ from broker_sim.common.clock import Clock
 from broker_sim.config.settings import BrokerConfig
 from broker_sim.explain.deliveries import RecordDelivery
 from broker_sim.explain.model import History
-from broker_sim.explain.transactions import TransactionHistory
+from broker_sim.explain.transactions import TransactionHistory, TransactionRequest
 from broker_sim.faults.conditions import PartitionFaults
 from broker_sim.faults.recorded import Diverged, Entry
 from broker_sim.faults.registry import EventWriter
@@ -187,6 +187,7 @@ class TransactionHandle:
     def state_is(self, state: str, timeout: object=...) -> TransactionHandle: ...
     def abort(self, timeout: object=...) -> None: ...
     def history(self) -> list[TransactionHistory]: ...
+    def failed_requests(self) -> list[TransactionRequest]: ...
     def explain(self) -> str: ...
 
 class LogHandle:

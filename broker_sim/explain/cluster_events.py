@@ -119,6 +119,8 @@ class ClusterEvents:
             counts = [
                 count(total, key) for key in ("group", "record") if (total := number(event, f"{key}s")) is not None
             ]
+            ids = number(event, "transactional_ids")
+            counts = ([count(ids, "transactional id")] if ids is not None else []) + counts
             skipped = number(event, "skipped")
             counts += [f"{skipped} records skipped"] if skipped else []
             self._log_incident(

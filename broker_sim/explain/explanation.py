@@ -23,6 +23,7 @@ from broker_sim.explain.rebalance_text import life_of, rebalance_text, series_te
 from broker_sim.explain.rebalances import DEAD
 from broker_sim.explain.refusals import HEARTBEATS
 from broker_sim.explain.replacements import replacement_notes
+from broker_sim.explain.transaction_requests import request_runs, run_text
 from broker_sim.explain.transaction_text import is_trouble, stable_offset_text
 from broker_sim.explain.transaction_text import transaction_text as text_of_transaction
 
@@ -123,7 +124,7 @@ def _entries(
 
 
 def _transactions(past: History) -> Iterator[Paragraph]:
-    """Those that did not end as meant, or blocked readers."""
+    """Those that did not end as meant, or blocked readers; and what their producers were refused outside of them."""
     for transaction in past.transactions:
         if is_trouble(transaction, past.last_ms):
             yield Paragraph(
@@ -132,6 +133,10 @@ def _transactions(past: History) -> Iterator[Paragraph]:
                 text_of_transaction(transaction, past.last_ms),
                 transaction.order,
             )
+    for run in request_runs(past.transaction_requests):
+        call, whose = run[0].call, run[0].transactional_id
+        words = f"{whose}: {run_text(run, past.last_ms)}"
+        yield Paragraph(call.answered_ms or call.ts_ms, "trouble", words, run[0].order)
     for blocked in past.blocked:
         if blocked.hangs:
             yield Paragraph(blocked.from_ms, "trouble", stable_offset_text(blocked, past.last_ms), blocked.order)

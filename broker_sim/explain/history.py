@@ -27,7 +27,7 @@ from broker_sim.explain.rebalance_series import rebalance_series
 from broker_sim.explain.rebalances import COMPLETING, DEAD, PREPARING, Cause, GroupStep, Rebalances, begins
 from broker_sim.explain.refusals import Refusals
 from broker_sim.explain.short_ids import short_names
-from broker_sim.explain.transactions import TransactionReader, concern
+from broker_sim.explain.transactions import TransactionReader, concern, outside
 
 __all__ = ["history"]
 
@@ -435,6 +435,7 @@ class _HistoryReader:
         past.deliveries = self.deliveries if self.deliveries.partitions else None
         self.transactions.finish(past.last_ms)
         past.transactions, past.blocked = concern(self.transactions, self.group, clients, past.last_ms)
+        past.transaction_requests = outside(self.transactions, self.group, past.transactions)
         for rebalance in past.rebalances:
             rebalance.conditions = [span for span in past.spans if span.kind != "fault" and _overlap(span, rebalance)]
         for rebalance, following in pairwise(past.rebalances):

@@ -10,7 +10,7 @@ from broker_sim.explain.deliveries import ShareGroupReader as Deliveries
 from broker_sim.explain.epoch_steps import Holding
 from broker_sim.explain.events import Call, GroupSnapshot
 from broker_sim.explain.rebalances import Cause, Phases
-from broker_sim.explain.transaction_model import BlockedStableOffset, TransactionHistory
+from broker_sim.explain.transaction_model import BlockedStableOffset, TransactionHistory, TransactionRequest
 
 __all__ = [
     "Arrival",
@@ -183,6 +183,8 @@ class History:
     now: GroupSnapshot | None = None
     existed: bool = False
     transactions: list[TransactionHistory] = field(default_factory=list)  # that commit for it, or that it waited for
+    transaction_requests: list[TransactionRequest] = field(default_factory=list)
+    """Of the same transactional ids, outside of transactions: refused ones, and those that a rule hit."""
     deliveries: Deliveries | None = None  # of a share group: what became of its records
     blocked: list[BlockedStableOffset] = field(default_factory=list)  # last stable offsets at which its members waited
 

@@ -23,6 +23,7 @@ from broker_sim.explain.model import History, Incident, Rebalance, Span
 from broker_sim.explain.moments import is_trouble
 from broker_sim.explain.phrases import because, call_words, incident_words, times
 from broker_sim.explain.rebalances import DEAD, EMPTY, STABLE
+from broker_sim.explain.transaction_requests import request_runs, run_text
 from broker_sim.explain.transaction_text import transaction_text
 from broker_sim.explain.transactions import BlockedStableOffset
 
@@ -301,6 +302,11 @@ def _transaction_lanes(past: History, from_ms: int) -> list[Lane]:
             lane.marks.append(
                 Mark("left" if transaction.result in ("commit", "abort") else "removed", decided_ms, words)
             )
+    for run in request_runs(past.transaction_requests):
+        lane_of_id = lanes.get(run[0].transactional_id)
+        if lane_of_id is not None:
+            at_ms = run[0].call.answered_ms or run[0].call.ts_ms
+            lane_of_id.marks.append(Mark("trouble", at_ms, f"{clock(at_ms)}  {run_text(run, past.last_ms)}"))
     return list(lanes.values())
 
 

@@ -23,9 +23,10 @@ from broker_sim.explain.transaction_model import (
     TransactionRequest,
 )
 
-__all__ = ["BY_HAND", "GroupMembers", "reason", "takeovers"]
+__all__ = ["BY_HAND", "HAND", "GroupMembers", "reason", "takeovers"]
 
-BY_HAND = "an abort from the test, the command line or HTTP"
+HAND = "the test, the command line or HTTP"
+BY_HAND = f"an abort from {HAND}"
 """What `Sender.is_inside` of an InitProducerId is."""
 _NOT_OPEN = ("INVALID_TXN_STATE", "TRANSACTION_ABORTABLE")
 _OF_LOADS = {
@@ -41,6 +42,7 @@ class GroupMembers:
     def __init__(self) -> None:
         self._members: dict[str, dict[str, str | None]] = {}  # group -> member id -> its instance
         self._generation: dict[str, tuple[int, int]] = {}  # group -> generation, since when
+        self._epochs: dict[tuple[str, str], int] = {}  # of members of epoch-based groups
         self._removed: dict[tuple[str, str], tuple[int, str]] = {}  # when, and why
 
     def group(self, event: Event, ts_ms: int) -> None:
@@ -62,6 +64,9 @@ class GroupMembers:
         name = text(event, "group") or ""
         rows = [row for row in items(event, "members") if isinstance(row, Mapping)]
         shown = {member: text(row, "instance") for row in rows if (member := text(row, "member"))}
+        for row in rows:
+            if (epoch := number(row, "epoch")) is not None:
+                self._epochs[name, text(row, "member") or ""] = epoch
         if event.get("state") != "Dead" and (number(event, "size") or 0) > len(shown):
             shown = {**self._members.get(name, {}), **shown}
         self._became(name, shown, table(event, "cause"), ts_ms)
@@ -79,14 +84,12 @@ class GroupMembers:
             if removed is None:
                 return f"the group {group} has no member {member}" if member else ""
             return f"{member} had been removed from the group {group} at {clock(removed[0])}{removed[1]}"
-        if error == "ILLEGAL_GENERATION":
-            now = self._generation.get(group)
+        if error in ("ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH", "FENCED_MEMBER_EPOCH"):
+            epoch, now = self._epochs.get((group, member)), self._generation.get(group)
+            if epoch is not None:
+                return f"{member} is in epoch {epoch} of the group {group}; the request had epoch {call.generation}"
             is_in = "" if now is None else f"the group {group} is in generation {now[0]} since {clock(now[1])}; "
             return f"{is_in}the request had generation {call.generation}"
-        if error in ("STALE_MEMBER_EPOCH", "FENCED_MEMBER_EPOCH"):
-            return (
-                f"the member {member} of the group {group} had another epoch; the request had epoch {call.generation}"
-            )
         if error == "FENCED_INSTANCE_ID":
             others = [m for m, instance in self._members.get(group, {}).items() if instance == call.instance]
             whose = f"belongs to the member {others[0]} now" if others else "belongs to another member"
@@ -101,7 +104,8 @@ def _why_removed(cause: Event) -> str:
         return f", as {words}" if words else ""
     if cause.get("kind") != "request":
         return ""
-    return ", as it had left" if cause.get("api") in ("LeaveGroup", "ConsumerGroupHeartbeat") else ""
+    leaves = ("LeaveGroup", "ConsumerGroupHeartbeat", "StreamsGroupHeartbeat")
+    return ", as it had left" if cause.get("api") in leaves else ""
 
 
 def reason(
@@ -154,7 +158,8 @@ def _fenced(known: TransactionalId, request: TransactionRequest, error: str) -> 
     if known.expired_ms is not None and (last is None or last.ts_ms <= known.expired_ms):
         return f"the id had expired at {clock(known.expired_ms)}"
     if last is None:
-        return "no producer has initialized the id" if error == "INVALID_PRODUCER_ID_MAPPING" else ""
+        unknown = error == "INVALID_PRODUCER_ID_MAPPING"
+        return "no producer has initialized the id" if unknown else "its epoch had been fenced before the journal began"
     if its is not None and its[0] != last.producer_id:
         since = next(change for change in known.epochs if change.producer_id == last.producer_id)
         words = f"the id has producer {last.producer_id} since {clock(since.ts_ms)}{_of(since.by)}"

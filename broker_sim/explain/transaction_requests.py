@@ -78,8 +78,10 @@ def _why(request: TransactionRequest, until_ms: int) -> list[str]:
     by_rule = any(error in verdict for error in call.errors for verdict in call.faults)
     if request.reason and not by_rule:
         why.append(request.reason)
-    if request.spans and (call.errors or request.waited_ms(until_ms) >= WORTH_TELLING_MS):
-        states = [f"{span.key} was {span.label}" for span in request.spans]
+    is_slow = request.waited_ms(until_ms) >= WORTH_TELLING_MS
+    spans = [span for span in request.spans if is_slow or (call.errors and span.kind == "state")]
+    if spans:
+        states = [f"{span.key} was {span.label}" for span in spans]
         why.append(joined(states) if len(states) <= 3 else shortened(states, 3))
     return why
 

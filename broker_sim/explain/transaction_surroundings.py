@@ -24,7 +24,7 @@ def surroundings(
             around.hit(fault)
     logs = {life.log for life in ids if life.log is not None}
     spans = [span for log in sorted(logs) for _, span in around.log_spans.get(log, ()) if _is_long(span, first_ms)]
-    spans += [span for transaction in chosen for span in transaction.spans]
+    spans += [span for transaction in chosen for span in transaction.spans if _is_long(span, first_ms)]
     spans += [span for name, span in around.fault_spans.items() if name in around.relevant_faults]
     result = [
         (span.from_ms, span.order, _sentence(span_words(past, span, last_ms)))

@@ -9,7 +9,7 @@ from broker_sim.common.text import clock, date, duration_text, nearest
 from broker_sim.explain.events import Event
 from broker_sim.explain.phrases import count, joined, shortened
 from broker_sim.explain.transaction_model import EpochChange, TransactionalId
-from broker_sim.explain.transaction_reasons import BY_HAND, takeovers
+from broker_sim.explain.transaction_reasons import BY_HAND, HAND, takeovers
 from broker_sim.explain.transaction_requests import (
     request_runs,
     request_text,
@@ -158,10 +158,14 @@ def _foreign(transaction: TransactionHistory) -> list[str]:
     for ts_ms, who, what in transaction.foreign_markers:
         by.setdefault((who.words, ts_ms), []).append(what)
     return [
-        f"{who} wrote {shortened(what)} itself {since_begun(transaction, ts_ms)} (WriteTxnMarkers, as kafka-transactions abort"
+        f"{_subject(who)} wrote {shortened(what)} {since_begun(transaction, ts_ms)} (WriteTxnMarkers, as kafka-transactions abort"
         f" does): that ended its records there, whatever its coordinator decides."
         for (who, ts_ms), what in by.items()
     ]
+
+
+def _subject(who: str) -> str:
+    return f"{who[:1].upper()}{who[1:]}" if who == HAND else who
 
 
 def _meanwhile(transaction: TransactionHistory, until_ms: int) -> list[str]:
@@ -215,7 +219,7 @@ def _decision(transaction: TransactionHistory, before: list[TransactionRequest],
         "abort": f"Aborted{by}{why}",
         "fenced": _fenced_by(transaction),
         "timed out": f"Aborted by its coordinator, as it was open for longer than its timeout of {timeout},",
-    }[transaction.result]
+    }.get(transaction.result, f"Ended{by}")
     more = f": {delayed}" if delayed and transaction.result == "timed out" else ""
     return [*sentences, f"{words} {since_begun(transaction, transaction.decided_ms)}{more}."]
 
@@ -226,7 +230,7 @@ def _fenced_by(transaction: TransactionHistory) -> str:
     if by is None:
         return "Aborted, as a producer initialized the same id,"
     if by.is_inside:
-        return "Aborted from the test, the command line or HTTP, which fenced its producer,"
+        return f"Aborted from {HAND}, which fenced its producer,"
     words = f"Aborted by the InitProducerId of {by.words}"
     if transaction.began_by is not None and by.is_client_of(transaction.began_by):
         return f"{words}, as a producer with the same client id initialized the same id (its next process, or a second one),"

@@ -28,7 +28,7 @@ from broker_sim.explain.transaction_model import (
     TransactionHistory,
     TransactionRequest,
 )
-from broker_sim.explain.transaction_reasons import GroupMembers, reason
+from broker_sim.explain.transaction_reasons import HAND, GroupMembers, reason
 
 __all__ = [
     "TRANSACTION_APIS",
@@ -40,6 +40,7 @@ __all__ = [
     "TransactionReader",
     "TransactionRequest",
     "concern",
+    "outside",
     "transactions",
 ]
 
@@ -94,6 +95,7 @@ class TransactionReader:
             "fault": self._fault,
             "clock": self._clock,
             "load": self._load,
+            "cluster": self._cluster,
             "group": lambda event: self._groups.group(event, self._ts_ms),
             "epochs": lambda event: self._groups.epochs(event, self._ts_ms),
             "transaction": self._transaction,
@@ -277,6 +279,16 @@ class TransactionReader:
                 words = f"the coordinator of {log} was unloaded: until it is loaded again, no broker knows the id"
                 known.ends.append((self._ts_ms, self._order, words))
 
+    def _cluster(self, event: Event) -> None:
+        what = {
+            "killed": "the process of all brokers was killed",
+            "power lost": "the machines of all brokers lost power",
+        }
+        words = what.get(text(event, "action") or "")
+        for known in self.ids.values() if words is not None else ():
+            if self.states.get(known.transactional_id) != "Dead":
+                known.ends.append((self._ts_ms, self._order, f"{words}, and the coordinator of the id with it"))
+
     def _who(self, event: Event) -> Sender | None:
         cause = table(event, "cause")
         request = number(cause, "request") or 0
@@ -373,6 +385,9 @@ class TransactionReader:
                 break
 
     def _marker(self, event: Event) -> None:
+        if event.get("action") == "sent by hand":
+            self._sent_by_hand(event)
+            return
         current, partition = self._open.get(text(event, "transactional_id") or ""), text(event, "partition")
         if current is None or partition is None:
             return
@@ -383,6 +398,14 @@ class TransactionReader:
         elif action == "failed":
             marker.error = text(event, "error")
         marker.tries = max(marker.tries, number(event, "tries") or 0)
+
+    def _sent_by_hand(self, event: Event) -> None:
+        """`LogHandle.abort_transaction`, and the operation of the command line and of HTTP."""
+        who, current = Sender("WriteTxnMarkers", HAND, ""), self._of(number(event, "producer_id"))
+        self._markers_of = who
+        if current is not None:
+            what = f"an abort marker to {text(event, 'partition')}"
+            current.foreign_markers.append((self._ts_ms, who, what))
 
     def _pending_offsets(self, event: Event) -> None:
         producer_id, group = number(event, "producer_id"), text(event, "group")
@@ -412,6 +435,8 @@ class TransactionReader:
                 before.ended_by = ended
             elif self._markers_of is not None:
                 before.ended_by = self._markers_of.words
+        if self._markers_of is not None and self._markers_of.is_inside:
+            self._markers_of = None
         if event.get("action") != "blocked":
             return
         producer_id = number(event, "producer_id")
@@ -455,6 +480,19 @@ def concern(
     ]
     blocked = [blocked for transaction in mine for blocked in transaction.blocked if waited(blocked)]
     return mine, [*blocked, *filter(waited, result.hanging)]
+
+
+def outside(result: TransactionReader, group: str, mine: Iterable[TransactionHistory]) -> list[TransactionRequest]:
+    """The requests outside of transactions that concern a group with the transactions ``mine``: refused ones of the same ids, and those
+    that a rule hit; without the group's own TxnOffsetCommits, which are among its commits."""
+    names = {transaction.transactional_id for transaction in mine}
+    return [
+        request
+        for name in result.ids
+        if name in names
+        for request in result.ids[name].requests
+        if request.is_serious and not (request.call.api == "TxnOffsetCommit" and request.call.group == group)
+    ]
 
 
 def transactions(events: Iterable[Event], until_ms: int = 0) -> JournalTransactions:

@@ -168,11 +168,11 @@ EVENTS: dict[str, dict[str, str]] = {
         "error?": "of `refused`: the log's error",
     },
     "marker": {
-        "log": _TRANSACTION_LOG,
-        "transactional_id": "transactional id",
+        "log": _TRANSACTION_LOG + "; of `sent by hand` the partition of the marker",
+        "transactional_id?": "transactional id; absent of `sent by hand`",
         "partition": "partition of the marker",
         "action": "`sent`, `written` (committed there), `failed` (it is sent again, unless the transaction was ended otherwise; "
-        "reported once per error)",
+        "reported once per error), `sent by hand` (by the test, the command line or HTTP, without a coordinator)",
         "tries?": "of `written` and `failed`: number of attempts of this coordinator",
         "result": "`commit` or `abort`",
         "producer_id": "producer id",

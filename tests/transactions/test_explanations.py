@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,7 +13,9 @@ import pytest
 
 from broker_sim import Cluster
 from broker_sim.explain import explain
+from broker_sim.explain.picture import html
 from broker_sim.explain.transaction_text import explain_transactions
+from broker_sim.journal import problems
 from broker_sim.journal.files import plain
 from broker_sim.pipeline.transaction_logs import rows_of_journal
 from kafka_wire.errors import Err
@@ -36,8 +39,10 @@ from kafka_wire.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.support.wire import Wire
 from tests.transactions.test_cluster import DATA, TX, Client, cluster
+from tests.transactions.test_handles import hanging
 from tests.transactions.test_journal import GROUP, end, produce, stage
 
 
@@ -345,6 +350,40 @@ async def test_a_commit_that_the_group_refused_is_the_cause_of_the_abort() -> No
         )
 
 
+async def test_the_reason_of_a_commit_that_an_epoch_based_group_refused() -> None:
+    async with cluster(as_version="4.1") as (kafka, producer), client(kafka, "reader") as reader:
+        kafka.observe()
+        kafka.offsets_log(GROUP)
+
+        async def heartbeat(member: str, epoch: int) -> Any:
+            request = ConsumerGroupHeartbeatRequest(GROUP, member, epoch, rebalance_timeout_ms=30_000)
+            request.subscribed_topic_names, request.topic_partitions = ["orders"], []
+            answer = await reader.wire.send(request, 1)
+            assert answer.error_code == Err.NONE
+            return answer
+
+        joined = await heartbeat("bm", 0)
+        member, epoch = joined.member_id, joined.member_epoch
+        assert [await producer.init(), await produce(producer)] == [Err.NONE] * 2
+        refused = await commit_as(producer, member, 77)
+        assert refused in (Err.STALE_MEMBER_EPOCH, Err.ILLEGAL_GENERATION)
+        text = words(kafka)
+        assert f"{refused.name} after" in text
+        assert f": bm is in epoch {epoch} of the group {GROUP}; the request had epoch 77." in text
+        await heartbeat("bm", -1)
+        assert await commit_as(producer, member, epoch) is Err.UNKNOWN_MEMBER_ID
+        assert f": bm had been removed from the group {GROUP} at " in words(kafka)
+        assert ", as it had left." in words(kafka)
+
+
+async def test_what_a_journal_does_not_have_is_not_guessed() -> None:
+    async with cluster() as (kafka, a), client(kafka, "b") as b:
+        assert [await a.init(), await b.init()] == [Err.NONE] * 2
+        kafka.observe()
+        assert await a.add() is Err.PRODUCER_FENCED
+        assert "PRODUCER_FENCED: its epoch had been fenced before the journal began." in words(kafka)
+
+
 # --- ends ----------------------------------------------------------------------------------------------------------------
 
 
@@ -371,6 +410,18 @@ async def test_an_id_that_expired_and_a_coordinator_that_is_unloaded_are_ends() 
         assert (
             "The coordinator of __transaction_state-0 was unloaded: until it is loaded again, no broker knows" in text
         )
+
+
+def test_the_death_of_all_brokers_is_an_end() -> None:
+    about = {"log": "__transaction_state-1", "transactional_id": TX, "producer_id": 1, "epoch": 0, "partitions": []}
+    about |= {"timeout_ms": 9000, "started_ms": -1, "cause": {"kind": "request", "request": 1, "api": "InitProducerId"}}
+    events = [
+        {"seq": 1, "ts_ms": 0, "event": "transaction", "action": "producer", "state": "Empty", **about},
+        {"seq": 2, "ts_ms": 5, "event": "cluster", "action": "killed", "process": 1},
+    ]
+    assert "The process of all brokers was killed, and the coordinator of the id with it." in explain_transactions(
+        events, TX, 10_000
+    )
 
 
 # --- whose act it was ----------------------------------------------------------------------------------------------------
@@ -428,4 +479,56 @@ async def test_markers_of_an_admin_in_an_open_transaction_are_part_of_it() -> No
         await admin.wire.send(WriteTxnMarkersRequest([marker]), 1)
         assert await end(producer, commit=True) is Err.NONE
         await kafka.transaction(TX).wait(state="CompleteCommit")
-        assert "admin-7 wrote an abort marker to orders-0 itself after" in words(kafka)
+        assert "admin-7 wrote an abort marker to orders-0 after" in words(kafka)
+
+
+async def test_a_marker_that_the_test_sent_is_its_own_act() -> None:
+    async with cluster() as (kafka, producer):
+        kafka.observe()
+        assert [await producer.init(), await produce(producer)] == [Err.NONE] * 2
+        await kafka.log(*DATA).abort_transaction(producer.id[0])
+        event = next(event for event in kafka.journal.events if event.get("action") == "sent by hand")
+        assert problems(event) == []
+        by_hand = "The test, the command line or HTTP wrote an abort marker to orders-0 after"
+        assert by_hand in words(kafka)
+        hanging(kafka)
+        await kafka.log(*DATA).abort_transaction(99)
+        assert "it hangs, and read_committed" in words(kafka, None)
+        assert "A marker of the test, the command line or HTTP ended it." in words(kafka, None)
+
+
+async def test_a_group_shows_what_its_transactional_producer_was_refused_outside_of_transactions() -> None:
+    async with cluster() as (kafka, a), client(kafka, "b") as b:
+        kafka.observe()
+        kafka.offsets_log(GROUP)
+        assert [await a.init(), await stage(a, 3), await end(a, commit=True)] == [Err.NONE] * 3
+        await kafka.transaction(TX).wait(state="CompleteCommit")
+        assert await b.init() is Err.NONE
+        assert await a.add() is Err.PRODUCER_FENCED
+        line = "AddPartitionsToTxn of wire was answered PRODUCER_FENCED: b had initialized the id at "
+        assert f"{TX}: {line}" in explain(kafka.journal.events, GROUP, width=10_000)
+        assert line in html(kafka.journal.events, GROUP)
+
+
+async def test_a_journal_with_damaged_events_has_an_explanation() -> None:
+    async with cluster(clock="manual") as (kafka, producer):
+        kafka.observe()
+        assert [await producer.init(20_000), await produce(producer)] == [Err.NONE] * 2
+        kafka.fault("EndTxn", times=1, error="NOT_COORDINATOR")
+        assert await end(producer, commit=True) is Err.NOT_COORDINATOR
+        await kafka.time.advance("30s")
+        assert await producer.add() is not Err.NONE
+        events = list(kafka.journal.events)
+    chance = random.Random(7)
+    junk: list[Any] = [None, 5, "x", [], {}, [1], {"a": 1}, True, -1, 1.5, [[]], [{}], 2**70]
+    for _ in range(500):
+        damaged = [dict(event) for event in events]
+        for _ in range(3):
+            event = chance.choice(damaged)
+            key = chance.choice(list(event))
+            inner = event[key]
+            if isinstance(inner, dict) and inner:
+                event[key] = {**inner, chance.choice(list(inner)): chance.choice(junk)}
+            else:
+                event[key] = chance.choice(junk)
+        assert "in the journal" in explain_transactions(damaged)

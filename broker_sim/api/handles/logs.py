@@ -319,6 +319,9 @@ class LogHandle:
         if broker is None:
             raise UsageError(f"{self.name} has no leader")
         request = WriteTxnMarkersRequest([marker])
+        if self.cluster.observed:
+            fields = {"result": "abort", "producer_id": producer_id, "epoch": transaction.epoch}
+            self.cluster.observe().write("marker", log=self.name, partition=self.name, action="sent by hand", **fields)
         answer = await ask(self.cluster, broker, ApiKey.WRITE_TXN_MARKERS, 1, request, timeout=timeout, what=what)
         error = Err(answer.markers[0].topics[0].partitions[0].error_code)
         if error is not Err.NONE:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
     from broker_sim.coordinator.transaction import transaction as at_coordinator
     from broker_sim.coordinator.transaction.shard import TransactionShard
-    from broker_sim.explain.transactions import TransactionHistory
+    from broker_sim.explain.transactions import TransactionHistory, TransactionRequest
 
 __all__ = ["GONE", "UNKNOWN", "TransactionHandle"]
 
@@ -164,6 +164,17 @@ class TransactionHandle:
         from broker_sim.explain.transactions import transactions
 
         return transactions(self._journal.events, self._now_ms).of(self.transactional_id)
+
+    def failed_requests(self) -> list[TransactionRequest]:
+        """Its requests in the journal that were refused, hit by a fault rule, or without a response for a second or more, in its
+        transactions and outside: each with its client (``sender``), ``call`` (API, times, errors), ``rules`` and ``reason``."""
+        from broker_sim.explain.transactions import transactions
+
+        result = transactions(self._journal.events, self._now_ms)
+        found = result.ids.get(self.transactional_id)
+        requests = [] if found is None else list(found.requests)
+        requests += [request for transaction in result.of(self.transactional_id) for request in transaction.requests]
+        return sorted(requests, key=lambda request: request.order)
 
     def explain(self) -> str:
         """How each transaction ended, who ended it, how long it took and what it delayed; which requests were refused and why; which
