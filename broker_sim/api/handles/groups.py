@@ -437,7 +437,8 @@ class GroupHandle:
         return history(self._journal.events, self.group_id)
 
     def explain(self, generation: int | None = None) -> str:
-        """Why it rebalanced, which member delayed it, for how long, and how it ended, as text; for one generation or all."""
+        """Why it rebalanced, which member delayed it, for how long, and how it ended, as text; for one generation (or
+        epoch) or all."""
         from broker_sim.explain import explain
 
         return explain(self._journal.events, self.group_id, generation)
