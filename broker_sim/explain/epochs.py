@@ -17,7 +17,7 @@ from broker_sim.common.text import clock, duration_text
 from broker_sim.explain.causes import BY_HANDLE, HANDLE
 from broker_sim.explain.epoch_steps import ACTIVE, EpochStep, EpochSteps, MemberSnapshot, Unit
 from broker_sim.explain.events import Event, items, number, table, text
-from broker_sim.explain.phrases import an, caller, count, joined, shortened
+from broker_sim.explain.phrases import Advance, an, caller, count, joined, shortened
 
 __all__ = ["TimelineEntry", "holding_words", "summary"]
 
@@ -44,6 +44,7 @@ class TimelineEntry:
     text: str
     request: int = 0
     kind: str = "rebalance"
+    advance: Advance | None = None
 
 
 @dataclass(slots=True)

@@ -18,7 +18,16 @@ from broker_sim.explain.events import Event, names_in, text
 from broker_sim.explain.history import history
 from broker_sim.explain.model import History
 from broker_sim.explain.moments import failures, moments
-from broker_sim.explain.phrases import count, incident_words, joined, listed, span_words
+from broker_sim.explain.phrases import (
+    Advance,
+    advance_of,
+    count,
+    incident_words,
+    joined,
+    listed,
+    span_words,
+    with_advances_joined,
+)
 from broker_sim.explain.rebalance_text import life_of, rebalance_text, series_text, unstable
 from broker_sim.explain.rebalances import DEAD
 from broker_sim.explain.refusals import HEARTBEATS
@@ -117,10 +126,13 @@ def _entries(
             if (at := bisect_right(since, failure.ts_ms)) and states[at - 1] != DEAD
         ]
     else:
-        entries = [epochs.TimelineEntry(moment.ts_ms, moment.text, moment.request, "note") for moment in moments(past)]
+        entries = [
+            epochs.TimelineEntry(moment.ts_ms, moment.text, moment.request, "note", moment.advance)
+            for moment in moments(past)
+        ]
         entries += [epochs.TimelineEntry(part.ts_ms, part.text, kind=part.kind) for part in _transactions(past)]
     entries = [entry for entry in entries if since_ms <= entry.ts_ms < until_ms]
-    return sorted([*own, *entries], key=lambda entry: (entry.ts_ms, entry.request))
+    return with_advances_joined(sorted([*own, *entries], key=lambda entry: (entry.ts_ms, entry.request)))
 
 
 def _transactions(past: History) -> Iterator[Paragraph]:
@@ -261,6 +273,7 @@ class Paragraph:
     kind: str
     text: str
     order: int = 0
+    advance: Advance | None = None
 
 
 def paragraphs(past: History) -> list[Paragraph]:
@@ -272,7 +285,9 @@ def paragraphs(past: History) -> list[Paragraph]:
         if stretch.stable_ms is None or not any(removal.why == "rebalance_timeout" for removal in rebalance.removals)
     }
     result = [
-        Paragraph(incident.ts_ms, "note", f"{_capital(incident_words(incident))}.", incident.order)
+        Paragraph(
+            incident.ts_ms, "note", f"{_capital(incident_words(incident))}.", incident.order, advance_of(incident)
+        )
         for incident in past.incidents
     ]
     result += [
@@ -299,7 +314,7 @@ def paragraphs(past: History) -> list[Paragraph]:
             result.append(
                 Paragraph(rebalance.began_ms, "rebalance", " ".join(word for word in words if word), rebalance.order)
             )
-    result.sort(key=lambda paragraph: (paragraph.ts_ms, paragraph.order))
+    result = with_advances_joined(sorted(result, key=lambda paragraph: (paragraph.ts_ms, paragraph.order)))
     if len(result) > MOST_PARAGRAPHS:
         kept = MOST_PARAGRAPHS - FIRST_PARAGRAPHS
         left_out = Paragraph(result[FIRST_PARAGRAPHS].ts_ms, "note", f"... {len(result) - MOST_PARAGRAPHS} more ...")

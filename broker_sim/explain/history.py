@@ -242,7 +242,15 @@ class _HistoryReader:
             return
         for old, new, instance in replaced(before, after):
             rebalanced = begins(before, after)
-            self.history.replacements.append(Replacement(self.ts_ms, instance, old, new, rebalanced, self.order))
+            had, has = names_in(before.members[old], "topics"), names_in(after.members[new], "topics")
+            others = {topic for name, row in after.members.items() if name != new for topic in names_in(row, "topics")}
+            added = [topic for topic in has if topic not in had]
+            lost, unread = (
+                [topic for topic in had if topic not in has],
+                [topic for topic in added if topic not in others],
+            )
+            replacement = Replacement(self.ts_ms, instance, old, new, rebalanced, self.order, added, lost, unread)
+            self.history.replacements.append(replacement)
 
     def _step(self, step: GroupStep) -> None:
         """``rebalances`` finds the rebalance; the members that joined and left are added here."""

@@ -66,7 +66,8 @@ class Removal:
 
 @dataclass(slots=True)
 class Replacement:
-    """A static member rejoined with a new member id; ``rebalanced``: that began a rebalance."""
+    """A static member rejoined with a new member id; ``rebalanced``: that began a rebalance. ``added``, ``lost``: topics that came
+    to its subscription, and left it; ``unread``: those among the added ones to which no other member subscribes."""
 
     ts_ms: int
     instance: str
@@ -74,6 +75,9 @@ class Replacement:
     new: str
     rebalanced: bool = False
     order: int = 0
+    added: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)

@@ -12,6 +12,8 @@ from broker_sim.common.text import clock, duration_text
 from broker_sim.explain.events import Call, number
 from broker_sim.explain.model import History, Rebalance
 from broker_sim.explain.phrases import (
+    Advance,
+    advance_of,
     after,
     because,
     count,
@@ -21,6 +23,7 @@ from broker_sim.explain.phrases import (
     outcome_of,
     shortened,
     span_title,
+    with_advances_joined,
 )
 from broker_sim.explain.replacements import replacement_notes
 
@@ -42,6 +45,7 @@ class Moment:
     rank: int = 2
     members: list[str] = field(default_factory=list)
     request: int = 0
+    advance: Advance | None = None
 
 
 def is_trouble(call: Call) -> bool:
@@ -59,7 +63,9 @@ def moments(past: History) -> list[Moment]:
         if span.to_ms is not None:
             result.append(Moment(span.to_ms, f"{what}: off after {duration_text(span.to_ms - span.from_ms)}", 0))
     result += [
-        Moment(incident.ts_ms, incident_words(incident), 6 if incident.kind == "mark" else 0)
+        Moment(
+            incident.ts_ms, incident_words(incident), 6 if incident.kind == "mark" else 0, advance=advance_of(incident)
+        )
         for incident in past.incidents
     ]
     result += [
@@ -68,7 +74,7 @@ def moments(past: History) -> list[Moment]:
     ]
     result += _waiting(past)
     result.sort(key=lambda moment: (moment.ts_ms, moment.rank))
-    return result
+    return with_advances_joined(result)
 
 
 def _rebalances(past: History) -> Iterator[Moment]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
 from broker_sim.common.text import clock, duration_text
 from broker_sim.explain.events import Call
@@ -11,6 +13,8 @@ from broker_sim.explain.rebalances import Cause
 
 __all__ = [
     *(
+        "Advance",
+        "advance_of",
         "after",
         "an",
         "because",
@@ -26,6 +30,7 @@ __all__ = [
         "span_words",
         "shortened",
         "times",
+        "with_advances_joined",
     ),
 ]
 
@@ -131,7 +136,8 @@ def because(past: History, cause: Cause, *, generation: int | None = None, brief
     if kind == "replaced":
         return f"the static member {whom} rejoined with a new member id{reason}"
     if kind == "sync_timeout":
-        return f"{whom} sent no SyncGroup within the rebalance timeout and was removed"
+        was = "was" if len(cause.members) == 1 else "were"
+        return f"{whom} sent no SyncGroup within the rebalance timeout and {was} removed"
     if kind == "append_failed":
         which = f" of generation {generation}" if generation is not None else ""
         return f"the assignment{which} could not be stored" + (f" ({cause.error})" if cause.error else "")
@@ -220,12 +226,60 @@ def span_words(past: History, span: Span, last_ms: int) -> str:
     return f"{span.label} {when}"
 
 
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """The clock was advanced ``times`` times, by ``ms`` in all. ``expire``: members whose sessions were not kept alive."""
+
+    ms: int
+    expire: str = ""
+    times: int = 1
+
+    @property
+    def words(self) -> str:
+        by = f"by {duration_text(self.ms)}"
+        by = by if self.times == 1 else f"{times(self.times)}, {by} in all"
+        return f"the clock was advanced {by}" + (f", with {self.expire} to expire" if self.expire else "")
+
+
+def advance_of(incident: Incident) -> Advance | None:
+    """The advance of the clock that an incident is, if it is one."""
+    if incident.kind != "clock":
+        return None
+    ms, _, rest = incident.text.removeprefix("advance ").partition(" expire ")
+    return Advance(int(ms), rest)
+
+
+class _Dated(Protocol):
+    """An entry of a history: a dataclass."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def advance(self) -> Advance | None: ...
+
+
+E = TypeVar("E", bound=_Dated)
+
+
+def with_advances_joined(entries: Iterable[E]) -> list[E]:
+    """Entries in order; advances of the clock with nothing in between share the first one's entry."""
+    result: list[E] = []
+    for entry in entries:
+        last = result[-1].advance if result else None
+        if entry.advance is None or last is None or last.expire != entry.advance.expire:
+            result.append(entry)
+            continue
+        both = Advance(last.ms + entry.advance.ms, last.expire, last.times + entry.advance.times)
+        text = result[-1].text.replace(last.words[1:], both.words[1:])
+        result[-1] = replace(result[-1], text=text, advance=both)  # type: ignore[type-var]
+    return result
+
+
 def incident_words(incident: Incident) -> str:
     """An incident as a sentence without its full stop."""
-    if incident.kind == "clock":
-        ms, _, rest = incident.text.removeprefix("advance ").partition(" expire ")
-        words = f"the clock was advanced by {duration_text(int(ms))}"
-        return words + (f", with {rest} to expire" if rest else "")
+    if (advance := advance_of(incident)) is not None:
+        return advance.words
     if incident.kind == "client":
         return f"{incident.client} {incident.text}"
     if incident.kind == "mark":

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from broker_sim.common.text import clock
 from broker_sim.explain.events import Call
 from broker_sim.explain.model import History, MemberInfo, Replacement
-from broker_sim.explain.phrases import joined
+from broker_sim.explain.phrases import joined, shortened
 
 __all__ = ["ReplacementNote", "replacement_notes"]
 
@@ -92,7 +92,11 @@ def _notes(series: list[Replacement], clients: _Clients) -> Iterator[Replacement
                 else f"the static member {replacement.instance} rejoined with a new member id"
             )
             yield ReplacementNote(
-                replacement.ts_ms, replacement.order, f"{words}; no rebalance was needed", False, replacement.new
+                replacement.ts_ms,
+                replacement.order,
+                f"{words}; {_without_rebalance(replacement)}",
+                False,
+                replacement.new,
             )
         return
     names = list(
@@ -104,6 +108,18 @@ def _notes(series: list[Replacement], clients: _Clients) -> Iterator[Replacement
         f"{who} have the same group.instance.id. It has to be unique in a group: each client that joins with it fences the previous one"
     )
     yield ReplacementNote(first.ts_ms, first.order, text, True, last.new)
+
+
+def _without_rebalance(replacement: Replacement) -> str:
+    """What it means that no rebalance began: Kafka begins none unless the group's assignor changes (updateStaticMemberAndRebalance)."""
+    added, lost = replacement.added, replacement.lost
+    if not added and not lost:
+        return "no rebalance was needed"
+    changes = [f"with {shortened(added)} added to its subscription"] if added else []
+    changes += [f"without {shortened(lost)} in its subscription"] if lost else []
+    words = f"no rebalance was made, although it joined {joined(changes)}: until the next one it keeps the assignment that it had"
+    unread = replacement.unread
+    return words + (f", and no member reads {shortened(unread)}" if unread else "")
 
 
 def _replaced(replacement: Replacement, clients: _Clients) -> str:

@@ -15,6 +15,7 @@ from itertools import groupby
 
 from broker_sim.common.text import clock, duration_text
 from broker_sim.drawing.scale import Scale
+from broker_sim.explain.causes import HANDLE
 from broker_sim.explain.deliveries import RecordDelivery
 from broker_sim.explain.epoch_steps import Holding
 from broker_sim.explain.epochs import holding_words
@@ -326,8 +327,10 @@ def _draw_call(past: History, lane: Lane, call: Call) -> None:
     if call.api in PARKING:
         to_ms = answered if answered is not None else past.last_ms
         lane.bars.append(Mark("join" if call.api == "JoinGroup" else "sync", call.ts_ms, words, to_ms, call))
-    elif call.api == "LeaveGroup":
-        lane.marks.append(Mark("left", call.ts_ms, words, answered, call))
+    elif call.api == "LeaveGroup" and not call.failed:
+        info = past.members.get(call.member)
+        itself = info is None or not (info.client_id and call.client_id) or info.client_id == call.client_id
+        lane.marks.append(Mark("left" if itself else "removed", call.ts_ms, words, answered, call))
     elif call.api in COMMITS and not call.failed and answered is not None and (call.took_ms or 0) < SLOW_MS:
         lane.commits.append(answered)
     elif call.api in COMMITS:
@@ -348,9 +351,10 @@ def _draw_ends(past: History, of_member: dict[str, Lane]) -> None:
         causes = {name: cause for cause in (rebalance.cause, *rebalance.also) for name in cause.members}
         for removal in rebalance.removals:
             lane = of_member.get(removal.member)
-            if lane is None or removal.why == "left":
-                continue
             cause = causes.get(removal.member)
+            by_handle = cause is not None and cause.by == HANDLE
+            if lane is None or (removal.why == "left" and not by_handle):  # else it has the mark of its request
+                continue
             why = because(past, cause) if cause is not None else f"{past.name(removal.member)} was removed"
             if removal.why == "rebalance_timeout":
                 why = f"{past.name(removal.member)} did not rejoin within the rebalance timeout and was removed"

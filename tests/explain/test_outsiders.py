@@ -8,6 +8,7 @@ import pytest
 
 from broker_sim import Cluster
 from broker_sim.explain import recent
+from broker_sim.explain.terminal import timeline
 from kafka_wire.errors import Err
 from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -105,3 +106,27 @@ def test_members_that_are_removed_while_a_rebalance_waits_for_them() -> None:
     words = said(script)
     assert 'began because app-2 at /127.0.0.1 was removed by "tool" (LeaveGroup).' in words
     assert f"Meanwhile app-3 at /127.0.0.1 was removed by {HANDLE} (after 1 s)" in words
+
+
+def drawn(script: Script) -> str:
+    """The lane of app-2."""
+    lines = timeline(script.events, "billing").splitlines()
+    return next(line for line in lines if line.strip().startswith("app-2"))
+
+
+def test_the_timeline_shows_who_left_and_who_was_removed() -> None:
+    leave = {"kind": "request", "api": "LeaveGroup"}
+    left, removed, refused, by_handle = (Script().formed([A, B]).at(10) for _ in range(4))
+    number = left.call("LeaveGroup", B, members=[{"member_id": B}])
+    left.step({**leave, "request": number}, gone=[B], state="PreparingRebalance")
+    number = removed.call("LeaveGroup", "", client_id="tool", members=[{"member_id": B}])
+    removed.step({**leave, "request": number}, gone=[B], state="PreparingRebalance")
+    refused.call("LeaveGroup", B, "UNKNOWN_MEMBER_ID", members=[{"member_id": B}])
+    by_handle.step({**leave, "request": 0}, gone=[B], state="PreparingRebalance")
+    for script in (left, removed, refused, by_handle):
+        script.at(20).event("mark", text="end")
+    assert "L" in drawn(left)
+    assert "X" in drawn(removed)
+    assert "L" not in drawn(removed)
+    assert "L" not in drawn(refused)
+    assert "X" in drawn(by_handle)

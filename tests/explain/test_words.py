@@ -505,3 +505,57 @@ def test_events_of_one_moment_have_the_order_of_the_journal() -> None:
     script.ts_ms = script.events[0]["ts_ms"]
     lines = said(script).splitlines()
     assert [line[14:22] for line in lines[1:]] == ['Mark: "b', "Generati"]
+
+
+def test_advances_of_the_clock_with_nothing_in_between_are_one_line() -> None:
+    script = Script().formed([A]).at(10)
+    for _ in range(16):
+        script.event("clock", action="advance", ms=500, expire=[])
+    script.at(20).event("mark", text="now")
+    script.at(21)
+    for expired in ([], ["app-1"], ["app-1"]):
+        script.event("clock", action="advance", ms=2000, expire=expired)
+    lines = [line.split("  ", 1)[1] for line in said(script).splitlines()[-4:]]
+    assert lines == [
+        "The clock was advanced 16 times, by 8 s in all.",
+        'Mark: "now".',
+        "The clock was advanced by 2 s.",
+        "The clock was advanced twice, by 4 s in all, with app-1 to expire.",
+    ]
+    shown = [line.split("  ", 2)[2] for line in recent(script.events, "billing").splitlines()[-4:]]
+    assert shown[0] == "the clock was advanced 16 times, by 8 s in all"
+
+
+def test_members_without_a_syncgroup_were_removed() -> None:
+    script = Script().formed([A, B, C]).at(10)
+    script.step(timer("sync"), gone=[A, B], leader=C, state="PreparingRebalance")
+    words = (
+        "app-1 at /127.0.0.1 and app-2 at /127.0.0.1 sent no SyncGroup within the rebalance timeout and were removed"
+    )
+    assert words in said(script)
+
+
+@pytest.mark.parametrize(
+    ("had", "has", "words"),
+    [
+        (
+            ["orders"],
+            ["orders", "audit"],
+            "with audit added to its subscription: until the next one it keeps the assignment that it had, and no member reads audit",
+        ),
+        (
+            ["orders", "audit"],
+            ["orders"],
+            "without audit in its subscription: until the next one it keeps the assignment that it had",
+        ),
+    ],
+)
+def test_a_static_member_that_comes_back_with_another_subscription(had: list[str], has: list[str], words: str) -> None:
+    old, new = "web-1!~1111", "web-1!~2222"
+    script = Script().formed([old, B])
+    script.step({"kind": "append", "error": None}, seats={old: {"topics": had}})
+    number = script.at(30).ask("JoinGroup", "", client_id="web-1!", group_instance_id="web-1")
+    script.step(request(number, "JoinGroup", "web-1"), gone=[old], join=[new], leader=new, seats={new: {"topics": has}})
+    assert said(script).endswith(
+        f"The static member web-1 rejoined with a new member id; no rebalance was made, although it joined {words}."
+    )

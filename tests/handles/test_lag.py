@@ -172,3 +172,13 @@ async def test_a_lag_behind_an_open_transaction_says_where_readers_stop(kafka: C
     marker = control_batch(ControlType.ABORT, now_ms, producer_id=7, producer_epoch=0, coordinator_epoch=0)
     partition.append(marker, now_ms=now_ms, origin=Origin.COORDINATOR)
     assert billing.lag().partitions["orders", 0].stable is None
+
+
+async def test_a_wait_for_a_lag_has_the_lag_once(kafka: Cluster, app: Member) -> None:
+    await own_all(app)
+    kafka.topic("orders").fill(20)
+    await app.commit(5)
+    await app.commit(10, partition=1)
+    with pytest.raises(WaitTimeout) as failure:
+        await kafka.group("billing").lag_below(1, timeout="20ms")
+    assert str(failure.value).count("lag 5") == 1

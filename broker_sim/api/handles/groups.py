@@ -437,7 +437,8 @@ class GroupHandle:
         return history(self._journal.events, self.group_id)
 
     def explain(self, generation: int | None = None) -> str:
-        """Why it rebalanced, which member delayed it, for how long, and how it ended, as text; for one generation or all."""
+        """Why it rebalanced, which member delayed it, for how long, and how it ended, as text; for one generation (or
+        epoch) or all."""
         from broker_sim.explain import explain
 
         return explain(self._journal.events, self.group_id, generation)
@@ -449,7 +450,7 @@ class GroupHandle:
         return timeline(self._journal.events, self.group_id)
 
     def __repr__(self) -> str:
-        return f"<group {self.group_id!r}: {self._now()}>"
+        return f"<group {self.group_id!r}: {', '.join(self._now())}>"
 
     # look-ups
 
@@ -498,24 +499,26 @@ class GroupHandle:
         """``hindered()`` names what isn't so yet, beyond what `_now` says."""
 
         def now() -> str:
-            return ", ".join(part for part in (self._now(), hindered()) if part)
+            obstacle = hindered()
+            return ", ".join(part for part in (*self._now(lag=not obstacle.startswith("lag ")), obstacle) if part)
 
         what = f"group {self.group_id!r}: {wanted}"
         await until(condition, self._journal, timeout, what, seen=seen, now=now, group=self.group_id)
 
-    def _now(self) -> str:
+    def _now(self, *, lag: bool = True) -> list[str]:
+        """How the group is, with or without its lag."""
         members = self.members
         if not members and self.state == State.DEAD.value and not any(self._is_about(e) for e in self._journal.events):
             meant = nearest(self.group_id, self._others())
-            return f"no group {self.group_id!r}" + (f"; did you mean {meant!r}?" if meant else "")
+            return [f"no group {self.group_id!r}" + (f"; did you mean {meant!r}?" if meant else "")]
         waiting = [f"{m.client_id or m.member_id} in {m.deferred}" for m in members if m.deferred]
         parts = [self.state, f"generation {self.generation}", f"{len(members)} members"]
         if waiting:
             parts.append(f"waiting: {', '.join(waiting)}")
         committed = self.committed()
         if committed:
-            parts += [f"committed {_offsets_text(committed)}", f"lag {self.lag().total}"]
-        return ", ".join(parts)
+            parts += [f"committed {_offsets_text(committed)}", *([f"lag {self.lag().total}"] if lag else [])]
+        return parts
 
     def _is_about(self, event: Mapping[str, Any]) -> bool:
         return event.get("group") == self.group_id
