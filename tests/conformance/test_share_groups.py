@@ -402,3 +402,114 @@ async def test_s09_min_bytes_that_the_log_has(kafka: Kafka) -> None:
     assert await shares.say(wire, ANN, at, (2, 2, [RELEASE])) is Err.NONE
     at += 1
     assert await at_once(min_bytes=150, max_records=1) == [(2, 2, 2)]
+
+
+async def test_s10_acknowledging_with_nothing_in_flight(kafka: Kafka) -> None:
+    """An offset that was never acquired is in the wrong state; a range across the start offset fails the whole request."""
+    shares = await Shares(kafka).begin()
+    await shares.produce(5)
+    await shares.join(ANN)
+    wire = await kafka.wire("ann", record=False)
+    at = await shares.first(wire, ANN)
+    wire.recording = kafka.recording
+    assert await shares.say(wire, ANN, at, (0, 4, [ACCEPT])) is Err.NONE
+    assert await shares.say(wire, ANN, at + 1, (7, 7, [ACCEPT])) is Err.INVALID_RECORD_STATE
+    assert await shares.say(wire, ANN, at + 2, (3, 7, [ACCEPT])) is Err.UNKNOWN_SERVER_ERROR
+    assert await shares.say(wire, ANN, -1, (3, 7, [ACCEPT])) is Err.UNKNOWN_SERVER_ERROR
+    assert (await shares.fetch(wire, ANN, at + 3, (3, 7, [ACCEPT]))).error_code == Err.UNKNOWN_SERVER_ERROR
+    row = (await shares.fetch(wire, ANN, at + 4, (8, 8, [ACCEPT]))).responses[0].partitions[0]
+    assert row.acknowledge_error_code == Err.INVALID_RECORD_STATE
+
+
+async def test_s11_topics_and_partitions_that_are_missing(kafka: Kafka) -> None:
+    shares = await Shares(kafka).begin()
+    await shares.produce(3)
+    await shares.join(ANN)
+    wire = await kafka.wire("ann", record=False)
+    at = await shares.first(wire, ANN)
+    wire.recording = kafka.recording
+
+    async def fetch(epoch: int, topic_id: bytes, partition: int, *said: Said) -> Any:
+        request = shares.request(ANN, epoch)
+        batches = [AcknowledgementBatch(*one) for one in said]
+        request.topics = [FetchTopic(topic_id, [FetchPartition(partition, batches)])]
+        return await wire.send(request, shares.version)
+
+    row = (await fetch(at, shares.topic_id, 7)).responses[0].partitions[0]
+    assert row.error_code == Err.UNKNOWN_TOPIC_OR_PARTITION
+    row = (await fetch(at + 1, shares.topic_id, 7, (0, 0, [ACCEPT]))).responses[0].partitions[0]
+    assert (row.error_code, row.acknowledge_error_code) == (Err.UNKNOWN_TOPIC_OR_PARTITION,) * 2
+    nowhere = bytes(range(16))
+    for epoch in (0, 1):
+        answer = await fetch(epoch, nowhere, 0)
+        if shares.old:
+            assert answer.error_code == Err.UNKNOWN_SERVER_ERROR
+        else:
+            assert answer.responses[0].partitions[0].error_code == Err.UNKNOWN_TOPIC_ID
+    row = (await fetch(-1, nowhere, 0, (0, 0, [ACCEPT]))).responses[0].partitions[0]
+    assert (row.error_code, row.acknowledge_error_code) == (Err.NONE, Err.UNKNOWN_TOPIC_ID)
+
+
+async def test_s12_a_fetch_that_releases(kafka: Kafka) -> None:
+    """What it releases is available after its first look at the partition."""
+    shares = await Shares(kafka).begin()
+    await shares.produce(1, 1, 1)
+    await shares.join(ANN)
+    wire = await kafka.wire("ann", record=False)
+
+    async def first() -> bool:
+        return bool(acquired(await shares.fetch(wire, ANN, 0, max_records=1)))
+
+    await until("the first record", first)
+    wire.recording = kafka.recording
+    assert acquired(await shares.fetch(wire, ANN, 1, (0, 0, [RELEASE]), max_records=1)) == [(1, 1, 1)]
+    assert acquired(await shares.fetch(wire, ANN, 2, batch_size=1)) == [(0, 0, 2), (2, 2, 1)]
+    assert acquired(await shares.fetch(wire, ANN, -1, (0, 0, [ACCEPT]))) == []
+
+
+async def test_s13_members_that_join_again_and_topics_that_are_given_up(kafka: Kafka) -> None:
+    """The epochs depend on how fast states are initialized: only their differences are compared."""
+    shares = await Shares(kafka).begin()
+    other = await kafka.topic(kafka.name("other"))
+    epoch = await shares.join(ANN)
+    again = await shares.beat(ANN, 0, shares.topic, record=False)
+    assert again.error_code == (Err.FENCED_MEMBER_EPOCH if shares.old and epoch > 1 else Err.NONE)
+    answer = await shares.beat(ANN, epoch, shares.topic, other, record=False)
+
+    async def has_both() -> bool:
+        nonlocal answer
+        if answer.assignment is not None and len(answer.assignment.topic_partitions) == 2:
+            return True
+        answer = await shares.beat(ANN, answer.member_epoch, record=False)
+        return False
+
+    await until("both topics", has_both)
+    answer = await shares.beat(ANN, answer.member_epoch, shares.topic, record=False)
+    assert answer.assignment is not None
+    assert len(answer.assignment.topic_partitions) == 1
+    before = answer.member_epoch
+    for _ in range(3):
+        answer = await shares.beat(ANN, answer.member_epoch, record=False)
+    assert answer.member_epoch - before == (3 if shares.old else 0)
+
+
+@pytest.mark.generations("4.4")
+async def test_s14_a_strict_limit_on_new_records(kafka: Kafka) -> None:
+    """One range, which takes all of the last batch into flight."""
+    shares = await Shares(kafka).begin()
+    await shares.produce(3, 5, 4)
+    await shares.join(ANN)
+    wire = await kafka.wire("ann", record=False)
+    limits = {"max_records": 5, "batch_size": 2, "share_acquire_mode": 1}
+    got: list[tuple[int, int, int]] = []
+
+    async def first() -> bool:
+        got[:] = acquired(await shares.fetch(wire, ANN, 0, **limits))
+        return bool(got)
+
+    await until("records", first)
+    assert got == [(0, 4, 1)]
+    wire.recording = kafka.recording
+    assert acquired(await shares.fetch(wire, ANN, 1, **limits)) == [(5, 7, 1), (8, 9, 1)]
+    assert await shares.say(wire, ANN, 2, (1, 2, [RELEASE])) is Err.NONE
+    assert acquired(await shares.fetch(wire, ANN, 3, **limits)) == [(1, 2, 2), (10, 11, 1)]
