@@ -378,11 +378,9 @@ class TransactionReader:
             request.transaction, made.last_request = made, request
             if request.sender.connection is not None:
                 made.connections.add(request.sender.connection)
-        for transaction in reversed(self.transactions):
-            if transaction.transactional_id == made.transactional_id:
-                by = transaction.ended_by
-                transaction.reused = made.began_by is not None and by is not None and made.began_by.is_client_of(by)
-                break
+        before = self._known(made.transactional_id).last
+        if before is not None and before.ended_by is not None and made.began_by is not None:
+            before.reused = made.began_by.is_client_of(before.ended_by)
 
     def _marker(self, event: Event) -> None:
         if event.get("action") == "sent by hand":

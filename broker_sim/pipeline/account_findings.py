@@ -483,7 +483,6 @@ def _ended_for_it(row: Row, who: str, where: str, lasted: str) -> Finding:
         words += ", as its timeout had expired"
         if row["timeout_ms"] is not None:
             words += f" ({duration_text(row['timeout_ms'])})"
-        words += f": {row['cause']}" if row["cause"] else ""
         advice = "Its producer may have hung or died, or its transactions take longer than transaction.timeout.ms."
         if row["cause"]:
             advice = "The coordinator aborts a transaction that is open for longer than transaction.timeout.ms."
@@ -494,7 +493,7 @@ def _ended_for_it(row: Row, who: str, where: str, lasted: str) -> Finding:
         "transaction",
         "warn" if slow else "note",
         (150 if slow else 60) + min((row["open_ms"] or 0) / 1000, 40),
-        f"{words}{_markers_took(row)}{_readers_waited(row)}.",
+        f"{words}{_markers_took(row)}{_readers_waited(row)}.{_cause(row)}",
         advice,
         row["groups"][0] if row["groups"] and len(row["groups"]) == 1 else None,
         row["log_partition"],
@@ -506,6 +505,12 @@ def _ended_for_it(row: Row, who: str, where: str, lasted: str) -> Finding:
         else ((row["log_partition"], row["log_offset"]),),
         tuple(row["evidence_lines"] or ()),
     )
+
+
+def _cause(row: Row) -> str:
+    """What kept a producer from ending its transaction, as a sentence of its own."""
+    cause = row["cause"]
+    return f" {cause[:1].upper()}{cause[1:]}." if cause else ""
 
 
 def _transactions(facts: ReportFacts) -> Iterable[Finding]:
@@ -533,13 +538,12 @@ def _transactions(facts: ReportFacts) -> Iterable[Finding]:
             words += f", although its timeout of {duration_text(row['timeout_ms'])} has expired"
         if row["groups"]:
             words += f"; offsets of {named(row['groups'])} are pending in it"
-        words += f"; {row['cause']}" if row["cause"] else ""
         words += _markers_took(row) + _readers_waited(row)
         yield Finding(
             "transaction",
             "bad" if over or row["end"] is None else "warn",
             (800 if over else 200) + min((row["open_ms"] or 0) / 1000, 90),
-            f"{words}.",
+            f"{words}.{_cause(row)}",
             ("" if row["cause"] else "Its producer may hang, or have died. ")
             + "The coordinator aborts a transaction after transaction.timeout.ms. One that"
             " stays open longer must be aborted by an operator: kafka-transactions find-hanging, and abort.",

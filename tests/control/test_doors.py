@@ -131,6 +131,7 @@ SHORT_FOR: dict[tuple[type, str], str] = {
     (TransactionHandle, "ongoing"): "transaction.wait",
     (TransactionHandle, "state_is"): "transaction.wait",
     (TransactionHandle, "history"): "transaction.explain",
+    (TransactionHandle, "failed_requests"): "transaction.explain",
     **{
         (LogHandle, name): "state.set"
         for name in (

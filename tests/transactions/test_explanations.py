@@ -29,6 +29,7 @@ from kafka_wire.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from kafka_wire.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest
+from kafka_wire.messages.k26_end_txn import EndTxnRequest
 from kafka_wire.messages.k27_write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -193,18 +194,33 @@ async def test_the_states_of_logs_that_a_transaction_met() -> None:
             assert "orders-0 was no_leader for 3 s" in words(kafka)
 
 
-async def test_the_explanation_of_a_group_names_the_fault_of_its_transaction() -> None:
-    async with cluster(clock="manual") as (kafka, producer):
+STREAMS_ID = "app-7b2c1d1e-1"
+"""As Kafka Streams names the transactional id of a thread: application.id, process id, number of the thread."""
+
+
+@pytest.mark.parametrize("by_epochs", [False, True], ids=["classic group", "epoch-based group"])
+async def test_the_explanation_of_a_group_names_the_fault_of_its_transaction(by_epochs: bool) -> None:
+    """A Streams application: its group is the application.id, each thread has a transactional id of its own."""
+    async with cluster(clock="manual", as_version="4.1") as (kafka, producer):
         kafka.observe()
-        kafka.offsets_log(GROUP)
-        assert [await producer.init(20_000), await stage(producer, 3)] == [Err.NONE] * 2
+        kafka.offsets_log("app")
+        if by_epochs:
+            member = ConsumerGroupHeartbeatRequest("app", "thread-1", 0, rebalance_timeout_ms=30_000)
+            member.subscribed_topic_names, member.topic_partitions = ["orders"], []
+            assert (await producer.wire.send(member, 1)).error_code == Err.NONE
+        wire = producer.wire
+        init = await wire.send(InitProducerIdRequest(STREAMS_ID, 20_000), 4)
+        its = init.producer_id, init.producer_epoch
+        topics = [TxnOffsetCommitRequestTopic(DATA[0], partitions=[TxnOffsetCommitRequestPartition(DATA[1], 4)])]
+        staged = await wire.send(TxnOffsetCommitRequest(STREAMS_ID, "app", *its, topics=topics), 5)
+        assert staged.topics[0].partitions[0].error_code == Err.NONE
         kafka.fault("EndTxn", hang=True)
-        async with unanswered(end(producer, commit=True)):
+        async with unanswered(wire.send(EndTxnRequest(STREAMS_ID, *its, True), 5)):
             await kafka.journal.next(event="fault", since=0)
             await kafka.time.advance("45s")
-            assert 'the fault "EndTxn: never answer" held back the EndTxn (commit) that wire' in " ".join(
-                explain(kafka.journal.events, GROUP).split()
-            )
+            cause = 'the fault "EndTxn: never answer" held back the EndTxn (commit) that wire had sent after 0 ms'
+            assert cause in words(kafka, STREAMS_ID)
+            assert cause in explain(kafka.journal.events, "app", width=10_000)
 
 
 # --- refusals ------------------------------------------------------------------------------------------------------------
