@@ -69,7 +69,8 @@ def _ignore(error: Err) -> None:
 @dataclass(eq=False, slots=True)
 class LivePartition:
     """A share group's partition at its leader. ``share`` is None until it is loaded; ``error``: why it can't be used;
-    ``is_loading``: whether the share coordinator was asked."""
+    ``is_loading``: whether the share coordinator was asked; ``looked_at``: the fetch offset from which a fetch looked at the log
+    last."""
 
     key: ShareKey
     partition: Partition
@@ -79,6 +80,7 @@ class LivePartition:
     error: Err = Err.NONE
     read_committed: bool = False
     is_loading: bool = False
+    looked_at: int = -1
     waiters: dict[Callable[[], object], None] = field(default_factory=dict)
     lock_timer: tuple[int, tuple[str, ShareKey]] = field(init=False)
 
