@@ -229,12 +229,15 @@ class ShareFetch:
 
     # acquiring
 
-    def _acquire(self, *, last: bool) -> dict[TopicPartition, _Got] | None:
-        return at_once(self._acquiring(last=last))
+    def _acquire(self, *, expired: bool) -> dict[TopicPartition, _Got] | None:
+        return at_once(self._acquiring(last=expired, expired=expired))
 
-    def _acquiring(self, *, last: bool) -> Generator[None, None, dict[TopicPartition, _Got] | None]:
+    def _acquiring(
+        self, *, last: bool, expired: bool = False
+    ) -> Generator[None, None, dict[TopicPartition, _Got] | None]:
         """What the partitions give; None if they have fewer than min_bytes and no log fails, and this isn't the ``last`` look. A
-        partition that is being loaded, or as full as it may be, or is led by another broker by now, gives nothing, not even a row."""
+        partition that is being loaded, or as full as it may be, or is led by another broker by now, gives nothing, not even a row.
+        ``expired``: the time is up, and no log was looked at now."""
         request, node_id = self.request, self.ctx.broker.node_id
         results: dict[TopicPartition, _Got] = {}
         ready: list[tuple[TopicPartition, LivePartition]] = []
@@ -251,11 +254,14 @@ class ShareFetch:
                     ready.append((at, live))
         if ready and request.max_bytes <= 0:
             return {**self.errors, **dict.fromkeys((at for at, _ in ready), _Got(Err.UNKNOWN_SERVER_ERROR))}
-        if not last and not results and not (ready and self._has_min_bytes(ready)):
-            return None
+        ordered = ready if expired else _unread_last(ready)
+        if not results and (expired or not (ready and self._has_min_bytes(ready))):
+            if not last:
+                return None
+            ordered = ready
         left = request.max_records
         bytes_each = self._bytes_each(ready)
-        for at, live in ready:
+        for at, live in ordered:
             got = results[at] = self._acquire_of(live, bytes_each, left) if left > 0 else _NOTHING
             for part in got.acquired:
                 left -= part.last - part.first + 1
@@ -395,12 +401,12 @@ class ShareFetch:
 
     def _look(self) -> None:
         """Something has changed: respond if that is enough."""
-        got = None if self.over else self._acquire(last=False)
+        got = None if self.over else self._acquire(expired=False)
         if got is not None:
             self._finish(got)
 
     def _time_is_up(self) -> None:
-        self._finish(self._acquire(last=True) or {})
+        self._finish(self._acquire(expired=True) or {})
 
     def _finish(self, got: dict[TopicPartition, _Got]) -> None:
         self._stop()
@@ -468,6 +474,19 @@ class ShareFetch:
             responses=list(topics.values()),
             node_endpoints=[NodeEndpoint(*node.endpoint(self.ctx.connection.listener)) for node in nodes],
         )
+
+
+def _unread_last(ready: Sequence[tuple[TopicPartition, LivePartition]]) -> list[tuple[TopicPartition, LivePartition]]:
+    """Partitions whose log a fetch has looked at from the same fetch offset come before the others: Kafka knows their position, and
+    reads them only when the fetch completes (DelayedShareFetch.combineLogReadResponse)."""
+    known: list[tuple[TopicPartition, LivePartition]] = []
+    unread: list[tuple[TopicPartition, LivePartition]] = []
+    for at, live in ready:
+        assert live.share is not None
+        offset = live.share.fetch_offset()
+        (known if live.looked_at == offset else unread).append((at, live))
+        live.looked_at = offset
+    return known + unread
 
 
 def _add_row(topics: dict[bytes, ShareFetchableTopicResponse], at: TopicPartition, row: PartitionData) -> None:

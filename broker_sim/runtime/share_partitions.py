@@ -3,8 +3,8 @@
 Rules:
 
 1. A partition is loaded from the share coordinator when a share group's member first fetches it from its leader. It is unloaded when
-   the leader or its epoch changes, or no session reads it for the group any more; the next fetch loads the stored state, and writes of
-   the former leader are refused.
+   the leader or its epoch changes, or when a connection is closed and no session reads it for the group any more; the next fetch loads
+   the stored state, and writes of the former leader are refused.
 2. A change of records is written by the share coordinator before it is reported; if that is refused the change is undone.
 3. Locks end on the brokers' clock.
 4. Archived records are first copied to the group's dead letter topic, if it has one (`dead_letters`).
@@ -69,7 +69,8 @@ def _ignore(error: Err) -> None:
 @dataclass(eq=False, slots=True)
 class LivePartition:
     """A share group's partition at its leader. ``share`` is None until it is loaded; ``error``: why it can't be used;
-    ``is_loading``: whether the share coordinator was asked."""
+    ``is_loading``: whether the share coordinator was asked; ``looked_at``: the fetch offset from which a fetch looked at the log
+    last."""
 
     key: ShareKey
     partition: Partition
@@ -79,6 +80,7 @@ class LivePartition:
     error: Err = Err.NONE
     read_committed: bool = False
     is_loading: bool = False
+    looked_at: int = -1
     waiters: dict[Callable[[], object], None] = field(default_factory=dict)
     lock_timer: tuple[int, tuple[str, ShareKey]] = field(init=False)
 
@@ -408,27 +410,30 @@ class SharePartitions:
     def end_session(self, broker: Broker, session: ShareSession) -> None:
         """End a session: the records that its member has acquired are released."""
         self.sessions(broker).end(session)
-        job = self._ending(broker, session)
+        self._start(self._closing(broker, [session], ()))
+
+    def _start(self, job: Job) -> None:
         if not ended(job):
             self.state.slices.add(job, ended)
 
-    def _ending(self, broker: Broker, session: ShareSession) -> Job:
+    def _closing(self, broker: Broker, sessions: Sequence[ShareSession], groups: Sequence[str]) -> Job:
+        """Release the records of sessions that have ended, and unload the partitions of groups that have none any more."""
         pace = Pace(_PIECE)
-        group_id = session.key.group_id
-        for at in list(session.partitions):
-            live = self._live.get(ShareKey(group_id, *at))
-            if live is not None and live.share is not None:
-                self.write(live, (yield from live.share.releasing(session.key.member_id, pace)))
-        if any(other.key.group_id == group_id for other in self.sessions(broker)):
-            return
-        for live in list(
-            self._live.values()
-        ):  # no session reads the partition for the group: the next fetch loads it again
-            if live.key.group_id == group_id and live.partition.leader == broker.node_id:
+        for session in sessions:
+            for at in list(session.partitions):
+                live = self._live.get(ShareKey(session.key.group_id, *at))
+                if live is not None and live.share is not None and live.partition.leader == broker.node_id:
+                    self.write(live, (yield from live.share.releasing(session.key.member_id, pace)))
+        unread = [group_id for group_id in groups if not self.sessions(broker).has_any(group_id)]
+        for live in list(self._live.values()) if unread else ():
+            if live.key.group_id in unread and live.partition.leader == broker.node_id:
                 self._drop(live, Err.NOT_LEADER_OR_FOLLOWER)
 
     def _closed(self, broker: Broker, connection: object) -> None:
-        """A connection was closed: end the sessions that were opened on it."""
+        """A connection was closed: end the sessions that were opened on it. A group whose last session ended with a final request has
+        its partitions loaded until then (ShareSessionCache.ClientConnectionDisconnectListener)."""
         sessions = self._sessions.get(broker.node_id)
-        for session in () if sessions is None else sessions.of(connection):
-            self.end_session(broker, session)
+        if sessions is not None:
+            closed, groups = sessions.close(connection)
+            if closed or groups:
+                self._start(self._closing(broker, closed, groups))

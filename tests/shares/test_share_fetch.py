@@ -14,6 +14,7 @@ from kafka_wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTop
 from kafka_wire.messages.k78_share_fetch import AcknowledgementBatch, FetchPartition, FetchTopic, ShareFetchRequest
 from kafka_wire.messages.k79_share_acknowledge import AcknowledgementBatch as SaidBatch
 from kafka_wire.messages.k79_share_acknowledge import AcknowledgePartition, AcknowledgeTopic, ShareAcknowledgeRequest
+from kafka_wire.record_batch import build_batch
 from tests.shares.harness import ANN, GROUP, TOPIC, Member, Said, configure, produce
 from tests.support.wire import Wire
 
@@ -271,3 +272,22 @@ async def test_a_fetch_of_nothing(release: str) -> None:
         of_no_bytes = await session.fetch({}, max_bytes=0)
         assert of_no_bytes == ([(0, FAILED, OK, []), (1, FAILED, OK, []), missing] if release == "4.1" else [missing])
         assert await session.fetch({1: []}, epoch=0, max_records=0) == ([(1, OK, OK, [])] if release == "4.1" else [])
+
+
+@RELEASES
+async def test_the_partition_that_comes_first(release: str) -> None:
+    """They take turns by the session's epoch; but a log that was looked at from the same offset before comes before the others."""
+    async with AsyncExitStack() as stack:
+        kafka, session = await begin(stack, release, 1, 1, 1, 1)
+        log = kafka.state.topics[TOPIC].partitions[1]
+        for at in range(4):
+            log.append(build_batch([(None, b"%d" % at)], kafka.time.now_ms()), now_ms=kafka.time.now_ms())
+        one = {"max_records": 1, "batch_size": 1}
+        assert await session.fetch({0: [], 1: []}, **one) == [], "they are loaded now"
+        assert await session.fetch({0: [], 1: []}, epoch=0, **one) == [(0, OK, OK, [(0, 0, 1)]), (1, OK, OK, [])]
+        assert await session.fetch({}, **one) == [(1, OK, OK, [(0, 0, 1)])]
+        await session.acknowledge({0: []})
+        assert await session.fetch({}, **one) == [(0, OK, OK, [(1, 1, 1)])], (
+            "its offset has not changed since it was looked at"
+        )
+        assert await session.fetch({}, **one) == [(1, OK, OK, [(1, 1, 1)])]

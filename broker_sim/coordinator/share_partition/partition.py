@@ -280,12 +280,10 @@ class SharePartition:
 
     def _whole_refusal(self, batch: Batch, member: str) -> Refusal | None:
         whole = batch.batch_state
-        not_owner = Refusal(Err.INVALID_RECORD_STATE, "Member is not the owner of batch record")
-        if self.policy.old_words and whole.member != member:
-            return not_owner
         if whole.state is not ACQUIRED or whole.moving:
             words = "The batch cannot be acknowledged. The batch is not in the acquired state."
             return Refusal(Err.INVALID_RECORD_STATE, words)
+        not_owner = Refusal(Err.INVALID_RECORD_STATE, "Member is not the owner of batch record")
         return not_owner if whole.member != member else None
 
     def _part(self, batch: Batch) -> None:

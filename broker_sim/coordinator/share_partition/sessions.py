@@ -74,6 +74,7 @@ class ShareSessions:
     def __init__(self, most: int) -> None:
         self.most = most
         self._sessions: dict[SessionKey, ShareSession] = {}
+        self._groups: dict[object, dict[str, None]] = {}  # by connection: those of the sessions that were opened on it
 
     def __iter__(self) -> Iterator[ShareSession]:
         return iter(list(self._sessions.values()))
@@ -91,6 +92,7 @@ class ShareSessions:
         if len(self._sessions) >= self.most:
             return Err.SHARE_SESSION_LIMIT_REACHED
         session = self._sessions[key] = ShareSession(key, connection)
+        self._groups.setdefault(connection, {})[key.group_id] = None
         return session
 
     def resume(self, key: SessionKey, epoch: int) -> ShareSession | Err:
@@ -109,6 +111,15 @@ class ShareSessions:
         if self._sessions.get(session.key) is session:
             del self._sessions[session.key]
 
-    def of(self, connection: object) -> list[ShareSession]:
-        """Those that end with a connection."""
-        return [session for session in self._sessions.values() if session.connection is connection]
+    def close(self, connection: object) -> tuple[list[ShareSession], list[str]]:
+        """Remove the sessions of a connection that is closed; returns them, and the groups that had one on it and have none now."""
+        closed = [session for session in self._sessions.values() if session.connection is connection]
+        for session in closed:
+            self.end(session)
+        groups = self._groups.pop(connection, {})
+        reading = {key.group_id for key in self._sessions} if groups else set()
+        return closed, [group_id for group_id in groups if group_id not in reading]
+
+    def has_any(self, group_id: str) -> bool:
+        """Whether a member of a group has a session."""
+        return any(key.group_id == group_id for key in self._sessions)
