@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         TopicHandle,
         TransactionHandle,
     )
+    from broker_sim.api.handles.records import StoredRecord
     from broker_sim.common.text import UsageError
     from broker_sim.faults.order import Hold
     from broker_sim.faults.registry import Fault, NeverHit
@@ -65,6 +66,7 @@ __all__ = [
     "ShareGroupHandle",
     "SharedPartition",
     "StateGuard",
+    "StoredRecord",
     "TopicHandle",
     "TransactionHandle",
     "UsageError",
@@ -95,6 +97,7 @@ _HOMES = {
     "ShareGroupHandle": "broker_sim.api.handles",
     "SharedPartition": "broker_sim.api.handles",
     "StateGuard": "broker_sim.api.handles",
+    "StoredRecord": "broker_sim.api.handles.records",
     "TopicHandle": "broker_sim.api.handles",
     "TransactionHandle": "broker_sim.api.handles",
     "UsageError": "broker_sim.common.text",

@@ -75,6 +75,9 @@ assert not jam.active""",
 assert (await commit.answer()).error is Err.REQUEST_TIMED_OUT""",
     "TopicHandle": """\
 orders = kafka.topic("orders", partitions=6).fill(600)
+await kafka.topic("payments").wait(records=1)  # what the code under test has sent
+(payment,) = kafka.topic("payments").records()
+assert (payment.key, payment.value) == (b"42", b"paid")
 orders.grow_to(12)""",
     "BrokerHandle": """\
 async with kafka.broker(2).down():

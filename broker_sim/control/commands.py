@@ -176,6 +176,12 @@ VERBS: dict[str, dict[str, Verb]] = {
         "get": Verb("topic.get", ("topic",), ("topic orders",)),
         "create": Verb("topic.create", ("topic", "partitions"), ("topic create orders 6",)),
         "fill": Verb("topic.fill", ("topic", "records"), ("topic fill orders 600",)),
+        "records": Verb(
+            "topic.records",
+            ("topic",),
+            ("topic records orders", "topic records orders --partition 0 --offset 100 --encoding base64"),
+        ),
+        "wait": Verb("topic.wait", ("topic", "records"), ("topic wait orders 3 --timeout 30s",)),
         "grow": Verb("topic.grow", ("topic", "partitions"), ("topic grow orders 12",)),
         "delete": Verb("topic.delete", ("topic",), ("topic delete orders",)),
     },

@@ -205,6 +205,20 @@ def _topic(topic: Mapping[str, Any]) -> str:
     return f"{topic['topic']}: {partitions}, {topic['records']} records"
 
 
+def _records(answer: Mapping[str, Any]) -> str:
+    def said(text: str | None) -> str:
+        return "null" if text is None else visible(text)
+
+    lines = []
+    for record in answer["records"]:
+        headers = "".join(f" {header['key']}={said(header['value'])}" for header in record["headers"])
+        where = f"{record['partition']}@{record['offset']} {clock(record['timestamp_ms'])}"
+        lines.append(f"{where} {said(record['key'])}: {said(record['value'])}{headers and f' [{headers[1:]}]'}")
+    if answer["more"]:
+        lines.append("... there are more: --limit N, --offset N")
+    return "\n".join(lines) or "no records"
+
+
 def _cluster(cluster: Mapping[str, Any]) -> str:
     topics = ", ".join(cluster["topics"]) or "none"
     protocol = "" if cluster["security_protocol"] == "PLAINTEXT" else f", {cluster['security_protocol']}"
@@ -264,6 +278,8 @@ _FORMS: dict[str, Callable[[Any], str]] = {
     "broker.restart_all": _each("brokers", _broker),
     **{f"topic.{verb}": _topic for verb in ("get", "create", "fill", "grow")},
     "topic.list": _each("topics", _topic),
+    "topic.records": _records,
+    "topic.wait": _topic,
     **{f"cluster.{verb}": _cluster for verb in ("get", "create")},
     "cluster.list": _each("clusters", _cluster),
 }

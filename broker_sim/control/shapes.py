@@ -203,6 +203,20 @@ TOPIC = Shape(
         "internal": "boolean",
     },
 )
+RECORD = Shape(
+    "Record",
+    "a record of a topic; producer_id: -1 without an idempotent producer",
+    {
+        "partition": "integer",
+        "offset": "integer",
+        "timestamp_ms": "integer",
+        "key": "string?",
+        "value": "string?",
+        "headers": [{"key": "string", "value": "string?"}],
+        "producer_id": "integer",
+        "transactional": "boolean",
+    },
+)
 CLUSTER = Shape(
     "Cluster",
     "a virtual cluster of this process; listeners: the bootstrap address of each by name; ca: the certificate authority that its "

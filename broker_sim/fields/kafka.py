@@ -16,6 +16,8 @@ from kafka_wire.group_states import EPOCH_GROUP_STATES, GROUP_STATES
 __all__ = [
     "ERROR_CODE",
     "GROUP_STATE",
+    "ISOLATION",
+    "READ_COMMITTED",
     "TRANSACTION_STATE",
     "ApiName",
     "ApiNames",
@@ -40,6 +42,11 @@ ERROR_CODE = {
     ]
 }
 """What the schema of an `ErrorCode` refers to."""
+
+
+READ_COMMITTED = "read_committed"
+ISOLATION = Choice((READ_COMMITTED, "read_uncommitted"))
+"""A consumer's isolation.level: without or with the records of transactions that are open or were aborted."""
 
 
 class ErrorCode(FieldKind[Err]):

@@ -80,6 +80,8 @@ IN_PYTHON: dict[str, tuple[type, str]] = {
     "topic.get": (TopicHandle, "partitions"),
     "topic.create": (Cluster, "create_topic"),
     "topic.fill": (TopicHandle, "fill"),
+    "topic.records": (TopicHandle, "records"),
+    "topic.wait": (TopicHandle, "wait"),
     "topic.grow": (TopicHandle, "grow_to"),
     "topic.delete": (TopicHandle, "delete"),
 }

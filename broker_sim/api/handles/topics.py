@@ -1,16 +1,21 @@
-"""A topic in the user's hand: fill it, let it grow, delete it, look at its partitions."""
+"""A topic in the user's hand: fill it, read its records, let it grow, delete it, look at its partitions."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Self
 
 from broker_sim.api.handles.logs import LogHandle
 from broker_sim.api.handles.partitions import Value, fill_partition, find_partition, find_topic, values
+from broker_sim.api.wait import TIMEOUT, until
 from broker_sim.common.text import UsageError
+from broker_sim.fields.kafka import ISOLATION, READ_COMMITTED
 from broker_sim.metadata.cluster_state import KafkaError
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
+    from broker_sim.api.handles.records import StoredRecord
 
 __all__ = ["TopicHandle"]
 
@@ -39,6 +44,52 @@ class TopicHandle:
         for index, partition in enumerate(partitions):
             share = len(range(index, count, len(partitions)))
             fill_partition(partition, share, now_ms, first=index, step=len(partitions), value=make)
+        return self
+
+    def records(
+        self,
+        partition: int | None = None,
+        *,
+        offset: int | None = None,
+        limit: int | None = None,
+        isolation: str = READ_COMMITTED,
+    ) -> list[StoredRecord]:
+        """Its records in the order of partitions and offsets, as a consumer with that ``isolation`` level gets them: up to the high
+        watermark, or to the last stable offset without those of aborted transactions. ``partition``: of this one; ``offset``: from
+        there on; ``limit``: at most so many. Each has topic, partition, offset, timestamp_ms, key, value,
+        headers (pairs), producer_id (or -1) and transactional. Raises UsageError."""
+        return list(islice(self._records(partition, offset, ISOLATION.read(isolation, "isolation")), limit))
+
+    def _records(self, partition: int | None, offset: int | None, isolation: str) -> Iterator[StoredRecord]:
+        from broker_sim.api.handles.records import stored_records
+
+        state = self._cluster.state
+        if partition is not None:
+            yield from stored_records(find_partition(state, self.name, partition), isolation, offset)
+            return
+        for one in find_topic(state, self.name).partitions:
+            yield from stored_records(one, isolation, offset)
+
+    async def wait(self, records: int, *, isolation: str = READ_COMMITTED, timeout: object = TIMEOUT) -> Self:
+        """Wait until it has so many `records`. Raises WaitTimeout. Returns the handle."""
+        level = ISOLATION.read(isolation, "isolation")
+
+        def has() -> bool:
+            partitions = find_topic(self._cluster.state, self.name).partitions
+            stored = sum(
+                one.high_watermark - one.log_start_offset for one in partitions
+            )  # markers and aborted ones, too
+            return stored >= records and sum(1 for _ in islice(self._records(None, None, level), records)) >= records
+
+        def now() -> str:
+            return ", ".join(
+                f"{one.name}: records {one.log_start_offset} to {one.log_end_offset}, high watermark {one.high_watermark}, "
+                f"last stable offset {one.last_stable_offset}"
+                for one in find_topic(self._cluster.state, self.name).partitions[:10]
+            )
+
+        what = f"{records} record{'s'[: records - 1]} in {self.name}"
+        await until(has, self._cluster.observe(), timeout, what, now=now)
         return self
 
     def grow_to(self, partitions: int) -> TopicHandle:
