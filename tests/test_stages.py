@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 import sys
 from collections.abc import Callable
@@ -114,6 +115,20 @@ def test_more_than_five_that_fail_at_once_are_not_run_again(project: Project) ->
     assert len(result.failed) == 6
     assert {(project.folder / str(n)).read_text() for n in range(6)} == {"1"}
     assert "more than 5" in "\n".join(report([result])[0])
+
+
+def test_what_a_listed_stage_finds_is_told_and_nothing_is_red(project: Project) -> None:
+    sweep = Stage("seeds", (sys.executable, "-c", "raise SystemExit(1)"), is_listed=True)
+    lines, green = report([project.run(sweep)])
+    assert green
+    assert re.match(r"seeds    found +\d+ s ", lines[0])
+    assert lines[1].strip().startswith("FAILED exit code 1: ")
+
+
+def test_the_sweep_has_other_seeds_each_day() -> None:
+    today, tomorrow = (stages._sweep(datetime.date(2026, 11, day), 2) for day in (29, 30))
+    assert "20261129000000..20261130000000" in today
+    assert "20261130000000..20261131000000" in tomorrow
 
 
 @pytest.mark.parametrize(("each", "green"), [([3, 2], True), ([3, 3], False)])
