@@ -10,7 +10,7 @@ Spark -, and a machine that stalls can make any of them late. So a test that fai
 stage have ended, at most twice. One that then passes is *unsteady*: it is listed, and the run stays green. Red are a test that fails
 three times, and more than UNSTEADY unsteady ones in all: so many are no chance.
 
-The last stage, `seeds`, is a sweep of the simulation over seeds that nobody has seen: the day's date draws them. What it finds is listed
+The last stage, `seeds`, is a sweep of the simulation over seeds that no run has had: the date draws them. What it finds is listed
 and is worth a look, but makes nothing red: whether a change may land doesn't depend on the day.
 
 Retries by a plugin would come at once, in the midst of the load that made the test late.
