@@ -55,7 +55,7 @@ class StuckPeriod:
 
 @dataclass(slots=True)
 class _Log:
-    """``last_ms``: when a period ended last; ``blocked``: a write was refused or waits, without a success since; ``refused``:
+    """``last_ms``: when a request or an append had success last; ``blocked``: a write was refused or waits, without a success since; ``refused``:
     the same of a request to the coordinator."""
 
     last_ms: int | None = None
@@ -164,7 +164,9 @@ class StuckAlerts:
         log = self._logs.setdefault(name, _Log())
         if not write and (log.blocked or (lookup and log.refused)):
             return
-        log.blocked, log.refused, log.last_ms = False, False, ts_ms
+        log.blocked = log.refused = False
+        if not lookup:
+            log.last_ms = ts_ms
         period, log.period = log.period, None
         if period is None:
             return

@@ -157,6 +157,7 @@ def test_appends_that_wait(hand: Any) -> None:
             "stuck_ms": 7000,
             "silence_ms": 8000,
             "attempts": 2,
+            "commits": 0,
             "waiting": 2,
             "errors": [],
             "groups": ["audit", "billing"],

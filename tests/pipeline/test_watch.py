@@ -50,7 +50,7 @@ def test_jams_are_the_periods_of_the_table_whatever_the_batches(spark: Any) -> N
         errors, groups = sorted(row.errors), sorted(row.groups)
         told[row.run_id].append((row.log, row.from_ms, row.to_ms, row.attempts, row.waiting, errors, groups))
 
-    assert sum(map(len, told.values())) > 20
+    assert sum(map(len, told.values())) > 5
     for name, events in runs.items():
         rows = arrow(events, name).to_pylist()
         for size in (len(rows), 7):

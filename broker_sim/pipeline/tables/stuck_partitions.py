@@ -376,7 +376,8 @@ def _periods(signs: DataFrame, events: DataFrame, least_ms: int) -> DataFrame:
     signs = signs.withColumn("refused", last(firm & F.col("bad")) > last(firm & F.col("ok")))
     signs = signs.withColumn("closes", F.col("ok") & (hard | (~F.col("jammed") & (firm | ~F.col("refused")))))
     signs = signs.withColumn("period", F.coalesce(F.sum(F.col("closes").cast("int")).over(before), F.lit(0)))
-    signs = signs.withColumn("last_ms", F.max(F.when(F.col("closes"), F.col("ts_ms"))).over(before))
+    # who finds a coordinator that loads has had no success of it yet
+    signs = signs.withColumn("last_ms", F.max(F.when(F.col("closes") & firm, F.col("ts_ms"))).over(before))
     signs = signs.withColumn("written_ms", F.max(F.when(hard & F.col("ok"), F.col("ts_ms"))).over(before))
     signs = signs.withColumn("open", last(F.col("bad")) > last(F.col("closes")))
     bad = F.col("bad")
