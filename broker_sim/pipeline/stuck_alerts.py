@@ -55,8 +55,8 @@ class StuckPeriod:
 
 @dataclass(slots=True)
 class _Log:
-    """``last_ms``: when a request or an append had success last; ``blocked``: a write was refused or waits, without a success since; ``refused``:
-    the same of a request to the coordinator."""
+    """``last_ms``: when a request or an append had success last; ``blocked``: a write was refused or waits, without a success since;
+    ``refused``: the same of a request to the coordinator."""
 
     last_ms: int | None = None
     blocked: bool = False
