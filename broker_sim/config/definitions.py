@@ -381,6 +381,7 @@ DOCS = {
     "group.consumer.min.assignment.interval.ms": "The shortest consumer.assignment.interval.ms of a group.",
     "group.consumer.min.heartbeat.interval.ms": "The shortest consumer.heartbeat.interval.ms of a group.",
     "group.consumer.min.session.timeout.ms": "The shortest consumer.session.timeout.ms of a group.",
+    "group.consumer.regex.refresh.interval.ms": "How often the topics of regular expressions are looked for again.",
     "group.consumer.session.timeout.ms": "How long a member of a consumer group may send no heartbeat.",
     "group.coordinator.rebalance.protocols": "The kinds of groups that the coordinator serves.",
     "group.initial.rebalance.delay.ms": "How long the first rebalance of an empty group waits for more members.",

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from broker_sim.handlers import k19_create_topics, k37_create_partitions  # before a limit is set: they take its value
 from broker_sim.metadata import creation_limits
 from kafka_wire.errors import Err
 from kafka_wire.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
@@ -106,8 +107,8 @@ def test_the_replication_factor_is_checked_before_the_records() -> None:
 
 @pytest.mark.parametrize("as_version", RELEASES)
 def test_a_request_that_is_too_large_creates_nothing(as_version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(creation_limits, "MAX_AT_ONCE", 10)
-    monkeypatch.setattr("broker_sim.handlers.k19_create_topics.MAX_AT_ONCE", 10)
+    for module in (creation_limits, k19_create_topics):
+        monkeypatch.setattr(module, "MAX_AT_ONCE", 10)
     sim = Sim(as_version=as_version)
     refused = FAILED if as_version == "3.4" else TOO_LARGE
     assert set(validated(sim, creatable("a", 4, 1), creatable("b", 5, 1), only=False).values()) == {refused}
@@ -186,10 +187,8 @@ def test_how_far_topics_grow_that_are_to_grow_too_much(
     as_version: str, answers: Any, after: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """4.1.0 left topics with 6,001, 3,999 and 5 partitions of 6,001, 6,001 and 5, and said -1 of the second one."""
-    for module in (creation_limits, "broker_sim.handlers.k37_create_partitions"):
-        monkeypatch.setattr(
-            *((f"{module}.MAX_AT_ONCE", 10) if isinstance(module, str) else (module, "MAX_AT_ONCE", 10))
-        )
+    for module in (creation_limits, k37_create_partitions):
+        monkeypatch.setattr(module, "MAX_AT_ONCE", 10)
     sim = Sim(topics={"a": 1, "b": 1, "c": 1}, as_version=as_version)
     assert grown(sim, only=False, a=7, b=8, c=2) == dict(zip("abc", answers, strict=True))
     assert tuple(sizes(sim).values()) == after
