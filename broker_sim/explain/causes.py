@@ -289,10 +289,13 @@ class Causes:
             result.members = removed or [member for member in [text(cause, "member")] if member]
             for member in result.members[:1]:
                 result.last_call = self.last_call.get(member)
-                connection = None if result.last_call is None else result.last_call.connection
-                if connection is not None:
-                    result.closed_ms = self.closed_at.get(connection)
+                result.closed_ms = self.closed_ms(member)
         return result
+
+    def closed_ms(self, member: str) -> int | None:
+        """When the connection was closed over which a member sent its last request so far; None if it is open, or unknown."""
+        call = self.last_call.get(member)
+        return None if call is None or call.connection is None else self.closed_at.get(call.connection)
 
     def group_removed(self, cause: Cause, before: GroupSnapshot | None, order: int) -> None:
         """The group was deleted, or unloaded from this coordinator."""

@@ -50,7 +50,7 @@ class _HistoryReader:
         self.group = group
         self.calls: dict[int, Call] = {}
         self.causes = Causes(self.history)
-        self.rebalances = Rebalances(Rebalance)
+        self.rebalances = Rebalances(Rebalance, self.causes.closed_ms)
         self.history.rebalances = self.rebalances.rebalances
         self.ts_ms = 0
         self.order = 0  # how many events were read

@@ -6,6 +6,8 @@ Rules:
    the rebalance timeout, the assignment that came, the log that stored it.
 2. An expired session is its own cause, whatever else happened in its join phase: the phase could not end before it expired.
 3. What a client did meanwhile is not in the steps: advice about a client says what may be.
+4. A member whose connection was closed before, without a LeaveGroup, neither rejoins nor computes: it was waited for until a timer
+   removed it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,16 @@ from broker_sim.explain.rebalances import Cause, Phases
 __all__ = ["HOLDUPS", "Holdup", "advice", "chief", "holdups", "in_words"]
 
 What = Literal[
-    "session", "rebalance timeout", "rejoin", "leave", "pending member", "initial delay", "leader", "log", "unknown"
+    "session",
+    "rebalance timeout",
+    "rejoin",
+    "leave",
+    "pending member",
+    "initial delay",
+    "leader",
+    "sync",
+    "log",
+    "unknown",
 ]
 
 HOLDUPS: dict[What, str] = {
@@ -29,6 +40,7 @@ HOLDUPS: dict[What, str] = {
     "pending member": "for a member id that was given and not used",
     "initial delay": "group.initial.rebalance.delay.ms",
     "leader": "for the leader's assignment",
+    "sync": "for members that sent no SyncGroup",
     "log": "for the log to store the assignment",
     "unknown": "unknown",
 }
@@ -37,7 +49,8 @@ HOLDUPS: dict[What, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Holdup:
-    """``ms``: how long; ``members``: ids; ``closed``: those with an expired session whose connections had been closed before."""
+    """``ms``: how long; ``members``: ids; ``closed``: those of them whose connections had been closed before, so that
+    only a timer could end the wait: of expired sessions, missing JoinGroups and SyncGroups."""
 
     what: What
     ms: int
@@ -100,7 +113,13 @@ def _of_window(phases: Phases) -> list[Holdup]:
         kind = "leave"
     elif closing.kind in ("unknown", "loaded", "appended", "max_size_reached"):
         kind = "unknown"
-    return [*result, Holdup(kind, rest, phases.late if kind == "rebalance timeout" else list(closing.members))]
+    if kind == "rebalance timeout":
+        return [*result, Holdup(kind, rest, phases.late, _closed(phases, phases.late))]
+    return [*result, Holdup(kind, rest, list(closing.members))]
+
+
+def _closed(phases: Phases, members: list[str]) -> list[str]:
+    return [name for name in members if name in phases.disconnected]
 
 
 def _of_assignment(phases: Phases, closed_ms: int, ended_ms: int) -> list[Holdup]:
@@ -108,25 +127,32 @@ def _of_assignment(phases: Phases, closed_ms: int, ended_ms: int) -> list[Holdup
         return []
     by = phases.ended_by
     leader = [phases.leader] if phases.leader is not None else []
+    lasted = ended_ms - closed_ms
+    dead = _closed(phases, phases.unsynced)
     if by is not None and by.kind == "session_expired":
-        return [_session([by], ended_ms - closed_ms)]
+        # sessions of members that got their JoinGroup responses together expire one after the other: the first one ends the phase
+        names = list(dict.fromkeys([*by.members, *dead]))
+        return [_session([by], lasted) if len(names) == len(by.members) else Holdup("sync", lasted, names, dead)]
     if by is not None and by.kind == "sync_timeout":
-        return [Holdup("leader", ended_ms - closed_ms, list(by.members))]
+        return [Holdup("sync", lasted, list(by.members), _closed(phases, by.members))]
     if phases.synced_ms is None:
-        failed = by is not None and by.kind == "append_failed"
-        return [Holdup("log" if failed else "leader", ended_ms - closed_ms, [] if failed else leader)]
+        if by is not None and by.kind == "append_failed":
+            return [Holdup("log", lasted)]
+        return [Holdup("sync", lasted, leader, leader) if set(leader) & set(dead) else Holdup("leader", lasted, leader)]
     return [Holdup("leader", phases.synced_ms - closed_ms, leader), Holdup("log", ended_ms - phases.synced_ms)]
 
 
 def in_words(what: str, who: str, several: bool, closed: bool = False) -> str:
     """What was waited for, as a clause: ``until the session of app-1 expired``. ``who``: their names; ``several``: more than one."""
-    if what == "session":
-        words = f"until the session{'s' if several else ''} of {who} expired"
-        return words + (
-            f", whose connection{'s' if several else ''} had been closed without a LeaveGroup" if closed else ""
-        )
+    if what in _ENDED_BY_TIMERS:
+        plural = "s" if several else ""
+        words = {
+            "session": f"until the session{plural} of {who} expired",
+            "rebalance timeout": f"until the rebalance timeout expired, without a JoinGroup of {who}",
+            "sync": f"without a SyncGroup of {who}",
+        }[what]
+        return words + (f", whose connection{plural} had been closed without a LeaveGroup" if closed else "")
     return {
-        "rebalance timeout": f"until the rebalance timeout expired, without a JoinGroup of {who}",
         "rejoin": f"until {who} rejoined last",
         "leave": f"until {who} left",
         "pending member": "for a member id that was given and not used",
@@ -139,7 +165,7 @@ def in_words(what: str, who: str, several: bool, closed: bool = False) -> str:
 def advice(what: str, closed: bool = False, *, consumers: bool = True) -> str:
     """What may be done about a wait: ``what`` of a Holdup, ``closed``: whether connections were closed before sessions expired;
     ``consumers``: whether the group's members are any."""
-    if what == "session":
+    if what == "session" or (closed and what in _ENDED_BY_TIMERS):
         words = (
             "No LeaveGroup arrived: if a member ends without one, its group waits until its session expires. A shutdown that closes"
             " the client, a shorter session.timeout.ms, or group.instance.id, with which a restarted process keeps its assignment,"
@@ -150,7 +176,10 @@ def advice(what: str, closed: bool = False, *, consumers: bool = True) -> str:
     return _ADVICE.get(what, "") if consumers else _OF_OTHERS.get(what, _ADVICE.get(what, ""))
 
 
+_ENDED_BY_TIMERS = ("session", "rebalance timeout", "sync")
 _ADVICE = {
+    "sync": "They had their JoinGroup responses and sent no SyncGroup: their processes may hang, or have been paused. See their own"
+    " logs.",
     "rebalance timeout": "Their rebalance timeout (max.poll.interval.ms) is the longest wait. Their applications may not have polled,"
     " rebalance callbacks may have taken long, or their clients may have retried something before they rejoined: see their own logs.",
     "rejoin": "Clients rejoin when they are polled: the last one's application may have been busy between two polls, or its callback"

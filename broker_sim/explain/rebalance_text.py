@@ -280,7 +280,9 @@ def _assignment(past: History, rebalance: Rebalance) -> list[str]:
     if sync is None:
         if rebalance.end in ("", "failed", "moved"):
             verb = "has not sent" if rebalance.end == "" else "never sent"
-            return [f"The leader {leader} {verb} the assignment."]
+            gone = rebalance.leader in rebalance.disconnected
+            why = "; its connection had been closed without a LeaveGroup" if gone else ""
+            return [f"The leader {leader} {verb} the assignment{why}."]
         return []
     words = f"The leader {leader} sent the assignment {after(sync.ts_ms - rebalance.closed_ms)}"
     if sync.faults:
@@ -374,14 +376,19 @@ def _failure(past: History, rebalance: Rebalance) -> str:
 
 
 def _longest_wait(past: History, rebalance: Rebalance) -> str:
-    """A sentence about expired sessions, if the rebalance waited longest for them."""
-    held = chief(holdups(rebalance))
-    if held is None or held.what != "session" or held.ms < LONG_WAIT_MS:
-        return ""
-    words = in_words(
-        held.what, listed(past, held.members), len(held.members) > 1, set(held.members) <= set(held.closed)
-    )
-    return f"For {duration_text(held.ms)} it waited {words}."
+    """Sentences about long waits: for expired sessions, if they are the longest, and for members that had disconnected."""
+    waits = holdups(rebalance)
+    dead = [held for held in waits if held.members and set(held.members) <= set(held.closed)]
+    held = chief(waits)
+    if held is not None and held.what == "session":
+        dead = [held, *(other for other in dead if other.what != "session")]
+    words = [
+        f"{duration_text(wait.ms)} it waited"
+        f" {in_words(wait.what, listed(past, wait.members), len(wait.members) > 1, set(wait.members) <= set(wait.closed))}"
+        for wait in dead
+        if wait.ms >= LONG_WAIT_MS
+    ]
+    return " ".join(f"For {clause}." for clause in words)
 
 
 def _meanwhile(past: History, rebalance: Rebalance) -> list[str]:

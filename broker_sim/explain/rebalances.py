@@ -18,6 +18,7 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
@@ -129,6 +130,9 @@ class Phases:
     late: list[str] = field(default_factory=list)  # members that were removed as it closed
     leader: str | None = None
     synced_ms: int | None = None  # when the leader's SyncGroup came
+    unsynced: list[str] = field(default_factory=list, repr=False)  # members whose SyncGroup is not deferred
+    disconnected: list[str] = field(default_factory=list, repr=False)
+    # those of ``late`` and ``unsynced`` whose connection was closed before their phase ended: they sent no LeaveGroup
     left_ms: int | None = field(default=None, repr=False)  # since when the group, Stable at the end, is Stable no more
 
     @property
@@ -141,10 +145,12 @@ R = TypeVar("R", bound=Phases)
 
 
 class Rebalances(Generic[R]):
-    """Reads the steps of one group. ``kind``: what it makes, ``Phases`` or a class with more to it, whose own fields have defaults."""
+    """Reads the steps of one group. ``kind``: what it makes, ``Phases`` or a class with more to it, whose own fields have defaults.
+    ``closed_ms``: when the connection was closed over which a member sent its last request so far; None if it is open."""
 
-    def __init__(self, kind: type[R]) -> None:
+    def __init__(self, kind: type[R], closed_ms: Callable[[str], int | None] = lambda member: None) -> None:
         self._kind = kind
+        self._closed_ms = closed_ms
         self.rebalances: list[R] = []
         self.open: R | None = None
         """The one in progress."""
@@ -187,6 +193,9 @@ class Rebalances(Generic[R]):
             leader = after.members.get(self.open.leader or "")
             if after.state == STABLE or (leader is not None and leader.get("deferred") == "SyncGroup"):
                 self.open.synced_ms = step.ts_ms
+        if after.state == COMPLETING:
+            synced = {name for name, member in after.members.items() if member.get("deferred") == "SyncGroup"}
+            self.open.unsynced = [name for name in self.open.unsynced if name not in synced]
         if after.state == STABLE:
             turns.append(("ended", self._end("stable", step)))
         elif after.state == EMPTY:
@@ -216,12 +225,18 @@ class Rebalances(Generic[R]):
         had = () if before is None else before.members
         if step.cause.kind == "rebalance_timer":
             self.open.late = [name for name in had if name not in after.members]
+            self._note_disconnected(self.open, self.open.late)
+        self.open.unsynced = list(after.members)
 
     def _end(self, end: End, step: GroupStep) -> R:
         assert self.open is not None
         ended, self.open = self.open, None
         ended.end, ended.ended_ms, ended.ended_by = end, step.ts_ms, step.cause
+        self._note_disconnected(ended, ended.unsynced)
         return ended
+
+    def _note_disconnected(self, rebalance: R, members: list[str]) -> None:
+        rebalance.disconnected += [name for name in members if self._closed_ms(name) is not None]
 
 
 def begins(before: GroupSnapshot | None, after: GroupSnapshot | None) -> bool:

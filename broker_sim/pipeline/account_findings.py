@@ -19,6 +19,7 @@ from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LONG_MS, Finding, by_group
 from broker_sim.pipeline.log_findings import is_orderly
 from broker_sim.pipeline.phrases import at_of, named, records_of, short_member, when
+from broker_sim.pipeline.slow_rebalances import dead_members, is_rebalancing, rebalancing_ms
 
 __all__ = ["ABOUT_ACCOUNTS", "lost_members"]
 
@@ -36,11 +37,20 @@ def lost_members(row: Row) -> list[str]:
     return []
 
 
+def _lost_ids(row: Row) -> set[str]:
+    return set((row["who"] if row["cause"] == "session timeout" else row["held_who"]) or ())
+
+
 def _lost(facts: ReportFacts) -> Iterable[Finding]:
     """Members whose sessions expired: one finding per group, as the causes (a crash, a cut) often hit several members. Groups that lose
     them often get other findings."""
     for group, rows in by_group(facts.rebalances):
-        lost = [(row, names) for row in rows if (names := lost_members(row)) and at_of(row) is not None]
+        dead = dead_members(facts, group)  # a finding about a rebalance names them
+        lost = [
+            (row, names)
+            for row in rows
+            if (names := lost_members(row)) and at_of(row) is not None and not _lost_ids(row) <= dead
+        ]
         if not lost or (len(lost) >= FEW and lost[0][0]["source"] == "journal"):
             continue  # so many are a finding about a group that rebalances often, or loses its members
         first, who = lost[0]
@@ -216,7 +226,10 @@ def _stalled(facts: ReportFacts) -> Iterable[Finding]:
             )
         elif worst["members"] and worst["pending"]:
             others = "while other partitions moved on" if worst["moved"] else "and none of its partitions moved"
-            words += f", {others}; the group did not rebalance" if not worst["generations"] else f", {others}"
+            words += f", {others}"
+            end_ms = worst["to_ms"] if worst["to_ms"] is not None else worst["from_ms"] + worst["stalled_ms"]
+            if not worst["generations"] and not rebalancing_ms(facts, group, worst["from_ms"], end_ms):
+                words += "; the group did not rebalance"
             holder = _holder(facts, worst)
             yield Finding(
                 "stalled",
@@ -271,8 +284,8 @@ def _restarted(facts: ReportFacts, group: str, row: Row) -> bool:
 
 
 def _explained(facts: ReportFacts, row: Row) -> bool:
-    """Whether another finding covers that time: no commit was possible, a transaction held the offsets, a member was lost, or the
-    group was empty."""
+    """Whether another finding covers that time: no commit was possible, a transaction held the offsets, a member was lost, the group
+    rebalanced, or it was empty."""
     to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
     for stuck in facts.stuck:
         open_ = stuck["to_ms"] is None or row["from_ms"] < stuck["to_ms"]
@@ -295,7 +308,7 @@ def _explained(facts: ReportFacts, row: Row) -> bool:
             and row["from_ms"] <= (at_of(rebalance) or 0) <= to_ms + LONG_MS
         ):
             return bool(row["generations"] < FEW)
-    return row["members"] is False and bool(row["generations"] < FEW)
+    return (row["members"] is False or is_rebalancing(facts, row)) and bool(row["generations"] < FEW)
 
 
 # ------------------------------------------------------------------------------------------------ partitions, transactions

@@ -14,6 +14,7 @@ __all__ = [
     "CERTAINTIES",
     "FORMER_KINDS",
     "KINDS",
+    "LAGS",
     "LONG_MS",
     "NO_LOG",
     "OFTEN",
@@ -30,6 +31,8 @@ LONG_MS = 10_000
 OFTEN = 5
 """So many rebalances of a group within OFTEN_MS are a finding."""
 OFTEN_MS = 300_000
+LAGS = 100
+"""A group that is so many records behind has a lag."""
 NO_LOG = "There is no log of offsets: committed offsets are those of the journal."
 
 SEVERITIES = ("note", "warn", "bad")

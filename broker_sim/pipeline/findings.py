@@ -17,7 +17,6 @@ from dataclasses import replace
 
 from broker_sim.common.text import clock, date, duration_text
 from broker_sim.explain.holdups import advice as advice_about
-from broker_sim.explain.holdups import in_words
 from broker_sim.explain.phrases import count, is_other, joined, times
 from broker_sim.pipeline.account_findings import ABOUT_ACCOUNTS
 from broker_sim.pipeline.compaction import compacted_records
@@ -25,9 +24,10 @@ from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LONG_MS, NO_LOG, OFTEN, OFTEN_MS, WITNESSES, Finding, by_group
 from broker_sim.pipeline.log_findings import ABOUT_GENERATIONS
 from broker_sim.pipeline.offset_findings import ABOUT_OFFSETS
-from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, cause, named, on_its_day, records_of, short_member, when
+from broker_sim.pipeline.phrases import cause, named, on_its_day, when
 from broker_sim.pipeline.share_findings import ABOUT_SHARES
-from broker_sim.pipeline.streams_findings import ABOUT_STREAMS, late_revocation
+from broker_sim.pipeline.slow_rebalances import ABOUT_REBALANCES, dead_members, in_stuck
+from broker_sim.pipeline.streams_findings import ABOUT_STREAMS
 
 __all__ = ["Finding", "findings", "text"]
 
@@ -287,13 +287,6 @@ def _unstable_from(facts: ReportFacts, group: str, from_ms: int, to_ms: int | No
     return min(int(row["started_ms"]) for row in inside)
 
 
-def _in_stuck(facts: ReportFacts, group: str, at_ms: int) -> bool:
-    return any(
-        group in (row["groups"] or ()) and row["from_ms"] <= at_ms and (row["to_ms"] is None or at_ms <= row["to_ms"])
-        for row in facts.stuck
-    )
-
-
 # ------------------------------------------------------------------------------------------------ rebalances
 
 _ADVICE = {
@@ -316,7 +309,7 @@ def _frequent(facts: ReportFacts) -> Iterable[Finding]:
             for row in rows
             if row["source"] == "journal"  # of a log: storms, in `log_findings`
             and row["started_ms"] is not None
-            and not _in_stuck(facts, group, row["started_ms"])
+            and not in_stuck(facts, group, row["started_ms"])
         ]
         for run in _dense(timed):
             failed = sum(row["end"] == "failed" for row in run)
@@ -415,94 +408,6 @@ def _noun(cause_: str, protocol_type: str | None = None) -> str:
     }.get(cause_, "causes that the journal does not have")
 
 
-def _timed_out(row: Row) -> bool:
-    """Whether members were waited for to the end of the rebalance timeout."""
-    return bool(row["timed_out"])
-
-
-def _longest_wait(facts: ReportFacts, row: Row) -> tuple[str, str]:
-    """What a rebalance waited for, from the steps of the group (`explain.holdups`), and advice about it."""
-    what = row.get("held_by")
-    if what is None and row["timed_out"]:
-        row = {**row, "held_by": "rebalance timeout", "held_ms": row["preparing_ms"] or 0, "held_who": row["timed_out"]}
-        row["held_clients"] = [None] * len(row["timed_out"])
-        what = row["held_by"]
-    if what is None or what == "unknown":
-        if row["preparing_ms"] is None or row["preparing_ms"] * 2 < row["ended_ms"] - row["started_ms"]:
-            return ": most of it until the assignment was stored", LATE_ASSIGNMENT
-        waited = f": {duration_text(row['preparing_ms'])} of it until the join phase ended"
-        last = f"; {named(row['waited_for'])} committed last before that" if row.get("waited_for") else ""
-        return (
-            waited + last,
-            "The group waits until its members rejoin or leave, or until their sessions or the rebalance timeout expire.",
-        )
-    names = [
-        client or short_member(member)
-        for client, member in zip(row["held_clients"] or (), row["held_who"] or (), strict=False)
-    ]
-    consumers = not is_other(row.get("protocol_type"))
-    closed = bool(row["held_closed"]) and set(row["held_who"] or ()) <= set(row["held_closed"] or ())
-    words = f": {duration_text(row['held_ms'])} of it {in_words(what, named(names), len(names) > 1, closed)}"
-    if what != "rebalance timeout":
-        return words, advice_about(what, closed, consumers=consumers)
-    refused = [
-        refusal
-        for refusal in facts.refusals
-        if refusal["member"] in (row["held_who"] or ())
-        and refusal["last_ms"] >= row["started_ms"]
-        and refusal["first_ms"] <= row["ended_ms"]
-    ]
-    if refused:
-        refusals = named(f"{refusal['topic']} ({refusal['error']})" for refusal in refused)
-        words += f"; commits of {named(names)} were refused then, for {refusals}"
-    return words, advice_about(what, consumers=consumers)
-
-
-def _slow(facts: ReportFacts) -> Iterable[Finding]:
-    """The longest rebalance of each group that took long."""
-    for group, rows in by_group(facts.rebalances):
-        timed = [
-            row
-            for row in rows
-            if row["started_ms"] is not None
-            and row["ended_ms"] is not None
-            and not _in_stuck(facts, group, row["started_ms"])
-        ]
-        slow = [row for row in timed if row["ended_ms"] - row["started_ms"] >= LONG_MS or _timed_out(row)]
-        if not slow:
-            continue
-        row = max(slow, key=lambda rebalance: (_timed_out(rebalance), rebalance["ended_ms"] - rebalance["started_ms"]))
-        lasted = row["ended_ms"] - row["started_ms"]
-        words = f"{group} took {duration_text(lasted)} to rebalance at {when(row['started_ms'])}, as {cause(row)}"
-        if row.get("kind") in ("consumer", "share", "streams"):
-            last = f" {named(row['waited_for'])} was the last to reach its assignment." if row["waited_for"] else ""
-            last = late_revocation(row) or last
-            words += f": the time until all members had reached its epoch.{last}".removesuffix(".")
-            what = "Tasks" if row["kind"] == "streams" else "Partitions"
-            advice = (
-                f"{what} move once their owners have revoked them: a member that is slow to do so delays the members that wait for"
-                " them, not the whole group."
-            )
-        else:
-            more, advice = _longest_wait(facts, row)
-            words += more
-        more = f" {count(len(slow) - 1, 'other')} also took long." if len(slow) > 1 else ""
-        yield Finding(
-            "slow rebalance",
-            "warn",
-            100 + lasted / 1000,
-            f"{words}.{more}",
-            advice,
-            group,
-            row["coordinator_partition"],
-            row["started_ms"],
-            row["ended_ms"],
-            "certain",
-            records_of([row]),
-            tuple(row.get("evidence_lines") or ()),
-        )
-
-
 # ------------------------------------------------------------------------------------------------ partitions, input
 
 
@@ -550,7 +455,7 @@ def _session_timeouts(facts: ReportFacts) -> Iterable[Finding]:
     """Groups that lose members to session timeouts."""
     for row in facts.churn:
         lost, came = row["expirations"] or 0, row["joins"] or 0
-        if lost >= FEW and lost * 3 >= came:
+        if lost - len(dead_members(facts, row["group"], expired=True)) >= FEW and lost * 3 >= came:
             words = f"{row['group']} lost {count(lost, 'member')} to session timeouts; {came} joined"
             yield Finding("churn", "warn", 110 + min(lost, 40), f"{words}.", _ADVICE["session timeout"], row["group"])
 
@@ -574,7 +479,16 @@ def _skipped(facts: ReportFacts) -> Iterable[Finding]:
 
 
 _KINDS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (
-    *(_stuck, _frequent, _slow, *ABOUT_GENERATIONS, *ABOUT_ACCOUNTS, *ABOUT_OFFSETS, *ABOUT_SHARES, *ABOUT_STREAMS),
+    *(
+        _stuck,
+        _frequent,
+        *ABOUT_REBALANCES,
+        *ABOUT_GENERATIONS,
+        *ABOUT_ACCOUNTS,
+        *ABOUT_OFFSETS,
+        *ABOUT_SHARES,
+        *ABOUT_STREAMS,
+    ),
     *(_hot, _placed, _session_timeouts, _silences, _skipped),
 )
 

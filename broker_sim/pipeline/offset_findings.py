@@ -9,9 +9,10 @@ from broker_sim.common.answers import about_one
 from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count, times
 from broker_sim.pipeline.facts import ReportFacts, Row
-from broker_sim.pipeline.finding import Finding, by_group
+from broker_sim.pipeline.finding import LAGS, Finding, by_group
 from broker_sim.pipeline.phrases import named, on_its_day, when
 from broker_sim.pipeline.skip_findings import from_the_end, read_over
+from broker_sim.pipeline.slow_rebalances import lag_grew
 
 __all__ = ["ABOUT_OFFSETS"]
 
@@ -19,8 +20,6 @@ NEAR_MS = 5000
 """So far may a client's line and a commit be apart."""
 OFTEN_REFUSED = 3
 """So many refused commits are no single late one."""
-LAGS = 100
-"""Lags below that are not worth a sentence."""
 
 _BACK = {
     "reset": (
@@ -364,6 +363,8 @@ def _lag(facts: ReportFacts) -> Iterable[Finding]:
                 None,
                 last["window_start_ms"],
             )
+        elif peak["lag"] >= LAGS and lag_grew(facts, group, peak):
+            continue  # a finding about a rebalance has it
         elif peak["lag"] >= LAGS and now * 2 >= peak["lag"] and now > known[0]["lag"]:
             words = f"{group} falls behind: its lag grew from {known[0]['lag']:,} to {now:,}{left}"
             advice = "Its consumers are slower than the producers: add consumers (at most one per partition), or reduce their work."

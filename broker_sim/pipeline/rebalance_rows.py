@@ -71,7 +71,8 @@ class _GroupRows:
     """Collects the steps, records and lines of one group and makes its rows."""
 
     def __init__(self) -> None:
-        self.steps = Rebalances(_TableRebalance)
+        self._closed: dict[str, int] = {}
+        self.steps = Rebalances(_TableRebalance, self._closed.get)
         self.records = Generations()
         self.lines = LoggedRebalances()
         self.modern = ModernGroup()
@@ -81,7 +82,6 @@ class _GroupRows:
         self._over = _ProtocolChanges(self.records, self.modern)
         self.partition: int | None = None
         self.protocol_type: str | None = None
-        self._closed: dict[str, int] = {}
         self._metadata = _Metadata()
         self._seen: dict[str, list[int]] = {}
         self._progress: dict[int, dict[str, list[int]]] = {}
@@ -391,9 +391,13 @@ def _of_steps(rebalance: _TableRebalance) -> dict[str, Any]:
         row["timed_out"] = (
             [name for name in had if name not in has] if rebalance.closing.cause.kind == "rebalance_timer" else []
         )
-    return row | _longest_wait(
-        chief(holdups(rebalance)), {name: client for name, client in rebalance.clients.items() if client}
-    )
+    waits = holdups(rebalance)
+    known = {name: client for name, client in rebalance.clients.items() if client}
+    columns = [
+        {"what": held.what, "ms": held.ms, "who": held.members, "clients": _names(held, known), "closed": held.closed}
+        for held in waits
+    ]
+    return {**row, "waits": columns or None, **_longest_wait(chief(waits), known)}
 
 
 def _longest_wait(held: Holdup | None, clients: Mapping[str, str]) -> dict[str, Any]:
@@ -404,9 +408,13 @@ def _longest_wait(held: Holdup | None, clients: Mapping[str, str]) -> dict[str, 
         "held_by": held.what,
         "held_ms": held.ms,
         "held_who": held.members,
-        "held_clients": [clients.get(name) or client_of(name) for name in held.members],
+        "held_clients": _names(held, clients),
         "held_closed": held.closed,
     }
+
+
+def _names(held: Holdup, clients: Mapping[str, str]) -> list[str]:
+    return [clients.get(name) or client_of(name) for name in held.members]
 
 
 def _of_records(generation: Generation) -> dict[str, Any]:

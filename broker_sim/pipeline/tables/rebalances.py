@@ -29,6 +29,7 @@ from broker_sim.pipeline.schemas import (
     STRING,
     ArrayOf,
     ColumnSpec,
+    StructOf,
     TableSchema,
     moment,
 )
@@ -117,7 +118,8 @@ REBALANCES = TableSchema(
             "held_by",
             STRING,
             "what it waited for the longest: `session` (that expired), `rebalance timeout` (members that did not rejoin), `rejoin` (of"
-            " the last member), `leave`, `pending member`, `initial delay`, `leader` (its assignment), `log` (that stored it),"
+            " the last member), `leave`, `pending member`, `initial delay`, `leader` (its assignment), `sync` (SyncGroups that did not"
+            " come), `log` (that stored it),"
             " `unknown`; null without steps or lines about it",
             "journal",
         ),
@@ -127,7 +129,24 @@ REBALANCES = TableSchema(
         ColumnSpec(
             "held_closed",
             ArrayOf(STRING),
-            "of expired sessions: the members whose connection had been closed before",
+            "of them the members whose connection had been closed before, without a LeaveGroup: until their sessions expired, or for"
+            " JoinGroups and SyncGroups that did not come",
+            "journal",
+        ),
+        ColumnSpec(
+            "waits",
+            ArrayOf(
+                StructOf(
+                    (
+                        ColumnSpec("what", STRING, "as `held_by`"),
+                        ColumnSpec("ms", LONG, "how long"),
+                        ColumnSpec("who", ArrayOf(STRING), "member ids"),
+                        ColumnSpec("clients", ArrayOf(STRING), "their client ids, in the same order"),
+                        ColumnSpec("closed", ArrayOf(STRING), "as `held_closed`"),
+                    )
+                )
+            ),
+            "all that it waited for, in order; null where nothing is known",
             "journal",
         ),
         ColumnSpec("from_empty", BOOLEAN, "whether the group had no members before", _BOTH),

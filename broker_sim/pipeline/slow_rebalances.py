@@ -1,0 +1,238 @@
+"""Findings about rebalances that took long, with what held them up and their effects: offsets do not advance, and the lag grows.
+
+Rules:
+1. Rebalances that follow each other without a Stable group between them are one: a member that died in the completing phase lets
+   the next one begin.
+2. What follows from such a rebalance is in its finding, and no finding of its own: offsets that did not advance, the lag that grew,
+   sessions of members that held it.
+3. A member whose connection was closed without a LeaveGroup is dead: nothing about its application can be seen, or advised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from broker_sim.common.text import duration_text
+from broker_sim.explain.holdups import advice as advice_about
+from broker_sim.explain.holdups import in_words
+from broker_sim.explain.phrases import count, is_other, joined
+from broker_sim.pipeline.facts import ReportFacts, Row
+from broker_sim.pipeline.finding import LAGS, LONG_MS, Finding, by_group
+from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, cause, named, records_of, short_member, when
+from broker_sim.pipeline.streams_findings import late_revocation
+
+__all__ = ["ABOUT_REBALANCES", "dead_members", "in_stuck", "is_rebalancing", "lag_grew", "rebalancing_ms"]
+
+
+def in_stuck(facts: ReportFacts, group: str, at_ms: int) -> bool:
+    """Whether a group could not commit at that moment, since its offsets partition was stuck."""
+    return any(
+        group in (row["groups"] or ()) and row["from_ms"] <= at_ms and (row["to_ms"] is None or at_ms <= row["to_ms"])
+        for row in facts.stuck
+    )
+
+
+# ------------------------------------------------------------------------------------------------ rebalances and what covers them
+
+
+def _series(rows: Iterable[Row]) -> list[list[Row]]:
+    """Rebalances of one group in order (rule 1)."""
+    series: list[list[Row]] = []
+    for row in rows:
+        last = series[-1][-1] if series else None
+        if last is not None and last["end"] == "failed" and last["ended_ms"] == row["started_ms"]:
+            series[-1].append(row)
+        else:
+            series.append([row])
+    return series
+
+
+def _lasted(row: Row) -> int:
+    return int(row["ended_ms"] - row["started_ms"])
+
+
+def _long(facts: ReportFacts, rows: Iterable[Row]) -> list[list[Row]]:
+    """The series of one group that took long, or timed members out."""
+    timed = [
+        row
+        for row in rows
+        if row["started_ms"] is not None
+        and row["ended_ms"] is not None
+        and not in_stuck(facts, row["group"], row["started_ms"])
+    ]
+    return [run for run in _series(timed) if any(_lasted(row) >= LONG_MS or _timed_out(row) for row in run)]
+
+
+def _dead_waits(run: list[Row]) -> list[Row]:
+    """The waits of a series for members that had disconnected without a LeaveGroup, if most of its time; else []."""
+    waits = [wait for row in run for wait in row.get("waits") or () if wait["who"]]
+    dead = [wait for wait in waits if set(wait["who"]) <= set(wait["closed"] or ())]
+    return dead if sum(wait["ms"] for wait in dead) * 2 >= run[-1]["ended_ms"] - run[0]["started_ms"] else []
+
+
+def dead_members(facts: ReportFacts, group: str, *, expired: bool = False) -> set[str]:
+    """Member ids of those that held long rebalances of a group after they had disconnected: a finding of `_slow` names them.
+    ``expired``: only those whose sessions expired, as far as rows show it."""
+    rows = facts.of_group(facts.rebalances, group)
+    waits = [wait for run in _long(facts, rows) for wait in _dead_waits(run)]
+    names = {name for wait in waits for name in wait["who"]}
+    if not expired:
+        return names
+    began = {name for row in rows if row["cause"] == "session timeout" for name in row["who"] or ()}
+    return (names & began) | {name for wait in waits if wait["what"] == "session" for name in wait["who"]}
+
+
+def rebalancing_ms(facts: ReportFacts, group: str, from_ms: int, to_ms: int) -> int:
+    """How long of that time a classic group was not Stable: its members can commit nothing that they have not read before."""
+    spans = [
+        (row["started_ms"], row["ended_ms"] if row["ended_ms"] is not None else to_ms)
+        for row in facts.of_group(facts.rebalances, group)
+        if row["started_ms"] is not None and row.get("kind") in (None, "classic")
+    ]
+    return sum(max(min(ended_ms, to_ms) - max(started_ms, from_ms), 0) for started_ms, ended_ms in spans)
+
+
+def is_rebalancing(facts: ReportFacts, stall: Row) -> bool:
+    """Whether an offset did not advance because its group rebalanced: little of that time is without a rebalance."""
+    to_ms = stall["to_ms"] if stall["to_ms"] is not None else stall["from_ms"] + stall["stalled_ms"]
+    covered_ms = rebalancing_ms(facts, stall["group"], stall["from_ms"], to_ms)
+    return covered_ms > 0 and to_ms - stall["from_ms"] - covered_ms < LONG_MS
+
+
+def lag_grew(facts: ReportFacts, group: str, peak: Row) -> bool:
+    """Whether the highest lag of a group is an effect of a long rebalance: it grew meanwhile, and was low before."""
+    return any(_grew_in(facts, run, peak) for run in _long(facts, facts.of_group(facts.rebalances, group)))
+
+
+def _grew_in(facts: ReportFacts, run: list[Row], peak: Row) -> bool:
+    from_ms, to_ms = run[0]["started_ms"], run[-1]["ended_ms"]
+    if run[0].get("kind") not in (None, "classic") or not from_ms <= peak["window_start_ms"] <= to_ms + LONG_MS:
+        return False
+    before = [
+        row["lag"]
+        for row in facts.lag.get(run[0]["group"], ())
+        if row["lag"] is not None and row["window_start_ms"] + row["window_ms"] <= from_ms
+    ]
+    return bool(before) and before[-1] * 2 <= peak["lag"]
+
+
+def _effects(facts: ReportFacts, run: list[Row]) -> str:
+    """What followed from a series, as a sentence (rule 2); "" for nothing."""
+    group, from_ms, to_ms = run[0]["group"], run[0]["started_ms"], run[-1]["ended_ms"]
+    words = []
+    stalls = [
+        row
+        for row in facts.of_group(facts.stalls, group)
+        if row["from_ms"] < to_ms and (row["to_ms"] is None or row["to_ms"] > from_ms) and is_rebalancing(facts, row)
+    ]
+    if stalls:
+        words.append(f"committed offsets of {count(len(stalls), 'partition')} did not advance")
+    known = [row for row in facts.lag.get(group, ()) if row["lag"] is not None]
+    peak = max(known, key=lambda row: row["lag"], default=None)
+    if peak is not None and peak["lag"] >= LAGS and _grew_in(facts, run, peak):
+        words.append(f"the lag grew to {peak['lag']:,} records")
+    return f" Meanwhile {', and '.join(words)}." if words else ""
+
+
+def _held_by_dead(run: list[Row], dead: list[Row]) -> str:
+    """Which dead members held a series up, how long and with what."""
+    clauses = []
+    for wait in dead:
+        names = _names(wait["clients"], wait["who"])
+        clauses.append(f"{duration_text(wait['ms'])} of it {in_words(wait['what'], named(names), len(names) > 1)}")
+    everyone = list(dict.fromkeys(name for wait in dead for name in _names(wait["clients"], wait["who"])))
+    return f": {joined(clauses)}; the connections of {named(everyone)} had been closed without a LeaveGroup"
+
+
+def _names(clients: Iterable[str | None] | None, members: Iterable[str] | None) -> list[str]:
+    return [client or short_member(member) for client, member in zip(clients or (), members or (), strict=False)]
+
+
+def _timed_out(row: Row) -> bool:
+    """Whether members were waited for to the end of the rebalance timeout."""
+    return bool(row["timed_out"])
+
+
+def _longest_wait(facts: ReportFacts, row: Row) -> tuple[str, str]:
+    """What a rebalance waited for, from the steps of the group (`explain.holdups`), and advice about it."""
+    what = row.get("held_by")
+    if what is None and row["timed_out"]:
+        row = {**row, "held_by": "rebalance timeout", "held_ms": row["preparing_ms"] or 0, "held_who": row["timed_out"]}
+        row["held_clients"] = [None] * len(row["timed_out"])
+        what = row["held_by"]
+    if what is None or what == "unknown":
+        if row["preparing_ms"] is None or row["preparing_ms"] * 2 < row["ended_ms"] - row["started_ms"]:
+            return ": most of it until the assignment was stored", LATE_ASSIGNMENT
+        waited = f": {duration_text(row['preparing_ms'])} of it until the join phase ended"
+        last = f"; {named(row['waited_for'])} committed last before that" if row.get("waited_for") else ""
+        return (
+            waited + last,
+            "The group waits until its members rejoin or leave, or until their sessions or the rebalance timeout expire.",
+        )
+    names = _names(row["held_clients"], row["held_who"])
+    consumers = not is_other(row.get("protocol_type"))
+    closed = bool(row["held_closed"]) and set(row["held_who"] or ()) <= set(row["held_closed"] or ())
+    words = f": {duration_text(row['held_ms'])} of it {in_words(what, named(names), len(names) > 1, closed)}"
+    if what != "rebalance timeout" or closed:
+        return words, advice_about(what, closed, consumers=consumers)
+    refused = [
+        refusal
+        for refusal in facts.refusals
+        if refusal["member"] in (row["held_who"] or ())
+        and refusal["last_ms"] >= row["started_ms"]
+        and refusal["first_ms"] <= row["ended_ms"]
+    ]
+    if refused:
+        refusals = named(f"{refusal['topic']} ({refusal['error']})" for refusal in refused)
+        words += f"; commits of {named(names)} were refused then, for {refusals}"
+    return words, advice_about(what, consumers=consumers)
+
+
+def _slow(facts: ReportFacts) -> Iterable[Finding]:
+    """The longest rebalance of each group that took long."""
+    for group, rows in by_group(facts.rebalances):
+        slow = _long(facts, rows)
+        if not slow:
+            continue
+        run = max(slow, key=lambda some: max((_timed_out(row), _lasted(row)) for row in some))
+        dead = _dead_waits(run)
+        if len(dead) > 1:
+            row, shown = run[0], run
+            lasted = run[-1]["ended_ms"] - row["started_ms"]
+        else:
+            row = max(run, key=lambda one: (_timed_out(one), _lasted(one)))
+            lasted, shown = _lasted(row), [row]
+        words = f"{group} took {duration_text(lasted)} to rebalance at {when(row['started_ms'])}, as {cause(row)}"
+        if row.get("kind") in ("consumer", "share", "streams"):
+            last = f" {named(row['waited_for'])} was the last to reach its assignment." if row["waited_for"] else ""
+            last = late_revocation(row) or last
+            words += f": the time until all members had reached its epoch.{last}".removesuffix(".")
+            what = "Tasks" if row["kind"] == "streams" else "Partitions"
+            advice = (
+                f"{what} move once their owners have revoked them: a member that is slow to do so delays the members that wait for"
+                " them, not the whole group."
+            )
+        elif len(dead) > 1:
+            words += _held_by_dead(run, dead)
+            advice = advice_about("session", closed=True, consumers=not is_other(row.get("protocol_type")))
+        else:
+            more, advice = _longest_wait(facts, row)
+            words += more
+        more = f" {count(len(slow) - 1, 'other')} also took long." if len(slow) > 1 else ""
+        yield Finding(
+            "slow rebalance",
+            "warn",
+            100 + lasted / 1000,
+            f"{words}.{_effects(facts, run)}{more}",
+            advice,
+            group,
+            row["coordinator_partition"],
+            row["started_ms"],
+            shown[-1]["ended_ms"],
+            "certain",
+            records_of(shown),
+            tuple(line for one in shown for line in one.get("evidence_lines") or ()),
+        )
+
+
+ABOUT_REBALANCES: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (_slow,)
