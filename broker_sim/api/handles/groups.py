@@ -539,7 +539,10 @@ def ids_of(cluster: Cluster) -> list[str]:
 def recent_history(journal: Journal, group: str | None) -> str:
     """The recent history of the group, or the journal's last events if ``group`` is None: for the text of a WaitTimeout."""
     if group is None:
-        return journal.last_events()
+        from broker_sim.explain.refused_clients import refused_lines
+
+        refused = (f"  {line}" for line in refused_lines(journal.events))
+        return "\n".join(filter(None, [*refused, journal.last_events()]))
     from broker_sim.explain import recent
 
     return recent(journal.events, group)
