@@ -106,7 +106,6 @@ async def test_a_wait_and_the_explanation_count_equal_reasons(kafka: Cluster) ->
 
 async def test_a_wait_of_no_group_reports_them(kafka: Cluster) -> None:
     await fail(kafka)
-    kafka.group("billing")
     with pytest.raises(
         WaitTimeout, match=r"1 connection of 127.0.0.1 \(client orders\) was closed: authentication failed"
     ):
