@@ -8,6 +8,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Observation:
         from broker_sim.runtime.transaction_observer import StableOffsetObserver
 
         self.journal = journal
+        journal.describe = partial(_recent_history, journal)
         as_version, chance = state.as_version, self._chance_of("faults")
         self.faults = Faults(state.clock, chance, journal, as_version=as_version, brokers=lambda: list(state.brokers))
         self.order = Order(journal, as_version=as_version, brokers=lambda: list(state.brokers))
@@ -124,3 +126,15 @@ class Observation:
         conditions = self.conditions
         self.conditions = self.tap = self.faults = self.order = None
         return conditions
+
+
+def _recent_history(journal: Journal, group: str | None) -> str:
+    """The recent history of the group, or the journal's last events if ``group`` is None: for the text of a WaitTimeout."""
+    if group is None:
+        from broker_sim.explain.refused_clients import refused_lines
+
+        refused = (f"  {line}" for line in refused_lines(journal.events))
+        return "\n".join(filter(None, [*refused, journal.last_events()]))
+    from broker_sim.explain import recent
+
+    return recent(journal.events, group)

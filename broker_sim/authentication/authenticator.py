@@ -56,6 +56,16 @@ class Authenticator:
         self.user = ""
         """Who it is, once it is authenticated."""
 
+    @property
+    def mechanism(self) -> str:
+        """What the client asked for last; "" before."""
+        return self._mechanism
+
+    @property
+    def claimed(self) -> str:
+        """The user that the client says it is: in the exchange that goes on or failed, else the authenticated one; "" before."""
+        return self._exchange.claimed if self._exchange is not None else self.user
+
     def refusal(self, api_key: int) -> str | None:
         """Why a request may not come now; None if it may."""
         state = self.state
@@ -109,6 +119,7 @@ class Authenticator:
         from broker_sim.authentication.mechanisms import begin
 
         if mechanism not in self._sasl.mechanisms:
+            self._mechanism = mechanism
             return False
         if self.user:
             self._again_ms = self._sasl.client_ms()

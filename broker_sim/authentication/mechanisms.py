@@ -54,6 +54,8 @@ class Exchange:
 
     complete = False
     user = ""
+    claimed = ""
+    """The user that the client says it is, as soon as it has."""
     expires_ms: int | None = None
     longest = 524_288
 
@@ -81,6 +83,7 @@ class Plain(Exchange):
         acts_as, name, password = parts
         if not name or not password:
             raise _shown(f"Authentication failed: {'password' if name else 'username'} not specified")
+        self.claimed = name
         known = self._users.get(name)
         if known is None or not hmac.compare_digest(known.encode(), password.encode()):
             shown = _short(name)
@@ -136,6 +139,7 @@ class Scram(Exchange):
         name = sasl_name.replace("=2C", ",").replace("=3D", "=")
         if extensions.get("tokenauth", "").lower() == "true":
             raise AuthenticationFailed(f"there is no delegation token {_short(name)!r}")
+        self.claimed = name
         credential = self._credentials.find(name, self._mechanism)
         if credential is None:
             has = ", ".join(self._credentials.iterations(name))
@@ -234,6 +238,7 @@ class OAuthBearer(Exchange):
         name, expires_s, issued_s, scope = (claims.get(one) for one in ("sub", "exp", "iat", "scope"))
         if not isinstance(name, str) or not name.strip():
             raise ValueError("it has no 'sub'")
+        self.claimed = name
         if not _is_number(expires_s):
             raise ValueError("it has no 'exp', seconds since the epoch")
         if issued_s is not None and not (_is_number(issued_s) and issued_s < expires_s):

@@ -104,10 +104,13 @@ async def next_of_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 
 def recent_histories(journal: Journal) -> str:
-    """The recent history of each group, and the unanswered requests: for the report of a failed test."""
+    """The recent history of each group, the clients that could not be served, and the unanswered requests: for the report of a failed
+    test."""
     from broker_sim.explain import recent
+    from broker_sim.explain.refused_clients import refused_lines
 
     lines = [recent(journal.events, group) for group in groups_in(journal.events)]
+    lines += [line for line in refused_lines(journal.events) if not any(line in of_group for of_group in lines)]
     waiting = [request_text(request) for request in journal.open_requests.values() if request["api"] != "Fetch"]
     return "\n".join([*lines, f"unanswered: {', '.join(waiting)}"] if waiting else lines)
 
@@ -116,7 +119,8 @@ def recent_histories(journal: Journal) -> str:
     "journal.recent", "GET /journal/recent", answer={"text": "string"}, former=("journal.story", "/journal/story")
 )
 async def describe_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Describe the recent history of every group and the unanswered requests: for the report of a failed test."""
+    """Describe the recent history of every group, the clients that could not be served and the unanswered requests: for the report of a
+    failed test."""
     return {"text": recent_histories(cluster.observe())}
 
 

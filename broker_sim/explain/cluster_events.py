@@ -1,4 +1,5 @@
-"""What happened around a group: states of logs, leaders, loads, brokers, rules, the clock, notes, messages of a scenario's clients."""
+"""What happened around a group: states of logs, leaders, loads, brokers, rules, the clock, notes, messages of a scenario's clients, and
+clients that could not be served."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from broker_sim.common.text import duration_text
 from broker_sim.explain.events import Event, names_in, number, table, text
 from broker_sim.explain.model import History, Incident, Span
 from broker_sim.explain.phrases import count, quoted
+from broker_sim.explain.refused_clients import RefusedClients
 
 __all__ = ["ClusterEvents"]
 
@@ -27,6 +29,7 @@ class ClusterEvents:
         self.relevant_faults: set[str] = set()
         self.just_loaded = False
         self.client_events: list[Incident] = []
+        self.refused = RefusedClients()
         self.handlers = {
             "fault_added": self._fault_added,
             "fault_removed": self._fault_removed,
@@ -39,6 +42,7 @@ class ClusterEvents:
             "order": self._order,
             "mark": self._mark,
             "client": self._client,
+            "connection": self._connection,
         }
 
     def take(self, event: Event, ts_ms: int, order: int) -> None:
@@ -170,6 +174,9 @@ class ClusterEvents:
         ending = TROUBLES.get(str(report), f"exited with code {code}") + (f": {quoted(words)}" if words else "")
         self.client_events.append(Incident("client", self.ts_ms, ending, self.order, client))
 
+    def _connection(self, event: Event) -> None:
+        self.refused.take(event, self.ts_ms, self.order)
+
     def _incident(self, kind: str, words: str) -> None:
         self.past.incidents.append(Incident(kind, self.ts_ms, words, self.order))
 
@@ -184,7 +191,18 @@ class ClusterEvents:
         past.spans.sort(key=lambda span: (span.from_ms, span.order))
         ours = {info.client_id for info in past.members.values()} | {info.instance for info in past.members.values()}
         past.incidents += _merged([incident for incident in self.client_events if incident.client in ours])
+        past.incidents += self._refused()
         past.incidents.sort(key=lambda incident: (incident.ts_ms, incident.order))
+
+    def _refused(self) -> list[Incident]:
+        """The refused clients that have been clients of the group. Without any member now it may lack the only client that was refused,
+        and a group of which nothing is known any of them."""
+        past = self.past
+        if not past.is_known:
+            return self.refused.all()
+        ours = {info.client_id for info in past.members.values()} | {call.client_id for call in past.calls}
+        has_members = any(info.admitted and info.last_ms is None for info in past.members.values())
+        return self.refused.of(ours) or ([] if has_members else self.refused.of_the_only_one())
 
 
 def _merged(incidents: list[Incident]) -> list[Incident]:

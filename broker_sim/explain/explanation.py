@@ -77,7 +77,16 @@ def group_paragraphs(events: list[Event], past: History) -> list[Paragraph]:
     if by_epochs is not None:
         lead = " ".join([by_epochs[0], *_journal_by_epochs(past), *_commits_by_epochs(past)])
         parts += [Paragraph(past.first_ms, "lead", lead), *_dated(_entries(past, by_epochs[1]))]
-    return parts or [Paragraph(past.first_ms, "lead", _unknown_group(events, group))]
+    return parts or [Paragraph(past.first_ms, "lead", _unknown_group(events, group)), *_refused(past)]
+
+
+def _refused(past: History) -> list[Paragraph]:
+    """Clients that could not be served: what may keep a group of which nothing is known from its beginning."""
+    return [
+        Paragraph(incident.ts_ms, "trouble", f"{incident_words(incident)}.", incident.order)
+        for incident in past.incidents
+        if incident.kind == "refused"
+    ]
 
 
 def _statics(past: History) -> dict[str, str]:
@@ -339,7 +348,8 @@ def recent(events: Iterable[Event], group: str, limit: int = 15) -> str:
         lines = epochs.lines(_entries(past, by_epochs[1]))
         return "\n".join([by_epochs[0], *(f"  {line}" for line in lines[-max(limit, 1) :])])
     if not past.existed and not past.calls:
-        return f"group {visible(group)}: no events in the journal"
+        refused = [f"  {clock(part.ts_ms)}  {part.text.removesuffix('.')}" for part in _refused(past)]
+        return "\n".join([f"group {visible(group)}: no events in the journal", *refused])
     lines = [f"group {past.group}: {standing(past)}"]
     on = [span_words(past, span, past.last_ms) for span in past.spans if span.to_ms is None]
     lines += [f"  now: {words}" for words in on]

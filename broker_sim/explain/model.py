@@ -140,7 +140,8 @@ class Span:
 @dataclass(slots=True)
 class Incident:
     """Something at a moment that is no rebalance: ``kind`` leader, loaded, load_failed, moved, deleted, clock, mark, order, grown,
-    broker, offsets (that moved otherwise than forward by reading), client (a message of a scenario's client ``client``)."""
+    broker, offsets (that moved otherwise than forward by reading), client (a message of a scenario's client ``client``), refused
+    (clients that could not be served)."""
 
     kind: str
     ts_ms: int
@@ -195,6 +196,11 @@ class History:
     def name(self, member: str) -> str:
         """The member's short name, else its id."""
         return self.names.get(member) or member or "?"
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the journal has anything of the group."""
+        return self.existed or bool(self.calls) or bool(self.epochs)
 
     @property
     def commits(self) -> list[Call]:

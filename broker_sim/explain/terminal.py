@@ -77,7 +77,9 @@ def timeline(events: Iterable[Event], group: str, width: int = 80, color: bool =
     events = list(events)
     past = history(events, group)
     if not past.existed and not past.calls:
-        return f"No events of group {group!r} in the journal."
+        refused = [incident for incident in past.incidents if incident.kind == "refused"]
+        notes = [f"{clock(incident.ts_ms)}  {incident_words(incident)}" for incident in refused]
+        return "\n".join([f"No events of group {group!r} in the journal.", *(_cut(note, width) for note in notes)])
     what = timeline_layout(past, MOST_LANES)
     steps = (
         [part for part in group_paragraphs(events, past) if part.kind in ("rebalance", "trouble")]
@@ -260,8 +262,7 @@ class _Drawing:
             lines.append(f"... {len(notes) - MOST_NOTES} earlier")
             notes = notes[-MOST_NOTES:]
         for ts_ms, words in notes:
-            line = f"{clock(ts_ms)}  {words}"
-            lines.append(line if len(line) <= self.width else line[: self.width - 1] + "…")
+            lines.append(_cut(f"{clock(ts_ms)}  {words}", self.width))
         return lines
 
     def _wrapped(self, words: str) -> list[str]:
@@ -269,6 +270,10 @@ class _Drawing:
 
     def _paint(self, words: str, colour: str) -> str:
         return f"\x1b[{colour}m{words}\x1b[0m" if self.color and colour and words.strip() else words
+
+
+def _cut(line: str, width: int) -> str:
+    return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def _phases(band: Band) -> list[tuple[str, int, int]]:

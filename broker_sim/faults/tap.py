@@ -22,6 +22,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.common.text import short
 from broker_sim.faults.bodies import to_json
 from broker_sim.faults.facts import facts_of
 from broker_sim.faults.partial_error import merged, named_in, split
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from broker_sim.common.clock import Clock, Timer
     from broker_sim.faults.order import Order
     from broker_sim.faults.registry import EventWriter, Fault, Faults
-    from broker_sim.handlers.context import ConnectionLike, InterceptedContext
+    from broker_sim.handlers.context import Accepted, ConnectionLike, InterceptedContext
     from broker_sim.handlers.traits import SessionPartitions
     from broker_sim.metadata.cluster_state import ClusterState
 
@@ -41,6 +42,8 @@ __all__ = ["RequestInterceptor"]
 
 _MOST_TOPICS = 1000
 """So many partitions of a request are named in its event."""
+_LONGEST_REASON = 500
+"""Characters of why a client can't be served, which may have a text of the client's; as in the log (`Refusals`)."""
 
 
 class _Open:
@@ -87,18 +90,25 @@ class RequestInterceptor:
 
     # --- what the connections call ------------------------------------------------------------------------------------
 
-    def opened(self, connection: ConnectionLike) -> None:
+    def opened(self, connection: Accepted) -> None:
         """A client connected, or is seen for the first time: it was there before the tap."""
         connection.number = next(self._connections)
         self._write_connection(connection, "opened")
 
-    def closed(self, connection: ConnectionLike) -> None:
+    def refused(self, connection: Accepted, reason: str) -> None:
+        """Journal why a client can't be served, and who it is as far as it has said so."""
+        if not connection.number:
+            self.opened(connection)
+        if self.journal is not None:
+            self._write_connection(connection, "refused", reason, **_client_of(connection))
+
+    def closed(self, connection: Accepted) -> None:
         """Journal that a connection was closed, and cancel its throttling."""
         if connection.number:
             timer = self._muted.pop(connection.number, None)
             if timer is not None:
                 timer.cancel()
-            self._write_connection(connection, "closed")
+            self._write_connection(connection, "closed", connection.reason)
 
     def receive(self, ctx: InterceptedContext, request: object) -> None:
         """Handle a request that has arrived: record it, hold it, or apply a rule."""
@@ -334,7 +344,7 @@ class RequestInterceptor:
 
     # --- journal events------------------------------------------------------------------------------------------------
 
-    def _write_connection(self, connection: ConnectionLike, action: str) -> None:
+    def _write_connection(self, connection: Accepted, action: str, reason: str = "", **client: str) -> None:
         if self.journal is not None:
             host = self.host_of(connection.client_host)
             self.journal.write(
@@ -344,6 +354,8 @@ class RequestInterceptor:
                 peer=connection.client_host,
                 action=action,
                 **({} if host is None else {"host": host}),
+                **client,
+                **({"reason": short(reason, _LONGEST_REASON)} if reason else {}),
             )
 
     def _in_full(self, api: str) -> bool:
@@ -406,3 +418,17 @@ _AFTER: dict[ActionKind, _After] = {
     ActionKind.THROTTLE: RequestInterceptor._throttle,
 }
 """What is done to an answer."""
+
+
+def _client_of(connection: Accepted) -> dict[str, str]:
+    """The fields of a refused client."""
+    fields = {"listener": connection.listener}
+    if connection.client_id is not None:
+        fields["client_id"] = connection.client_id
+    authenticator = connection.authenticator
+    if authenticator is not None:
+        if authenticator.mechanism:
+            fields["mechanism"] = short(authenticator.mechanism)
+        if authenticator.claimed:
+            fields["user"] = short(authenticator.claimed)
+    return fields

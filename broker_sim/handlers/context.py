@@ -71,13 +71,13 @@ from kafka_wire.remembered import remembered
 if TYPE_CHECKING:
     from broker_sim.authentication.authenticator import Authenticator
     from broker_sim.common.clock import Timer
-    from broker_sim.common.refusals import Refusals
     from broker_sim.handlers import Listener, LookUp, Route, Routes
     from broker_sim.metadata.cluster_state import Broker
 
 __all__ = [
     "DEFERRED",
     "LARGE",
+    "Accepted",
     "ConnectionLike",
     "Deferred",
     "FastHandler",
@@ -105,15 +105,11 @@ class Deferred(enum.Enum):
 DEFERRED: Final = Deferred.DEFERRED
 
 
-class ConnectionLike(Protocol):
-    """What handlers may know of a connection."""
+class Accepted(Protocol):
+    """What is known of any accepted socket: a connection, or one whose TLS handshake is not done."""
 
     broker: Broker
-    listener: str
-    """The name of the listener that has accepted it, as Kafka's listener.name."""
     client_id: str | None
-    scratch: object | None
-    """For the fast path of OffsetCommit: the layouts that have come on this connection; None at first."""
     number: int
     """The tap's number for it; 0 before a tap has seen it."""
 
@@ -121,11 +117,22 @@ class ConnectionLike(Protocol):
     """Why we closed it, where we did."""
 
     @property
+    def listener(self) -> str:
+        """The name of the listener that has accepted it, as Kafka's listener.name."""
+
+    @property
     def client_host(self) -> str: ...
 
     @property
     def authenticator(self) -> Authenticator | None:
-        """What authenticates its client; None where the listener has no SASL."""
+        """What authenticates its client; None where the listener has no SASL, or that has not begun."""
+
+
+class ConnectionLike(Accepted, Protocol):
+    """What handlers may know of a connection."""
+
+    scratch: object | None
+    """For the fast path of OffsetCommit: the layouts that have come on this connection; None at first."""
 
     def defer(self, correlation_id: int) -> RequestContext:
         """For fast paths: the context with which ``flush_batches()`` answers this frame; return DEFERRED after it."""
@@ -185,8 +192,12 @@ class Owner(Protocol):
     """Counts the looks for idle connections."""
     call_soon: Callable[..., object]
     tap: Tap | None
-    refusals: Refusals
-    """Reports connections that are closed because of an invalid frame."""
+
+    def refused(self, connection: Any, reason: str) -> None:
+        """Report a client that can't be served, in the log and to the tap."""
+
+    def failed(self, connection: Any, what: object) -> None:
+        """Report an exception of our own that is being handled, with its traceback in the log."""
 
     def admission(self, listener: Listener) -> LookUp:
         """How a new connection of this listener looks its requests up."""
@@ -394,10 +405,14 @@ class RequestContext:
 class Tap(Protocol):
     """Intercepts requests to observe or fail them; see the module. One for all brokers of a cluster."""
 
-    def opened(self, connection: ConnectionLike) -> None:
+    def opened(self, connection: Accepted) -> None:
         """Called when a client has connected, before its first request."""
 
-    def closed(self, connection: ConnectionLike) -> None:
+    def refused(self, connection: Accepted, reason: str) -> None:
+        """The client can't be served: invalid bytes, a failed authentication or TLS handshake. Also of a socket whose TLS handshake
+        failed, which was never reported as opened."""
+
+    def closed(self, connection: Accepted) -> None:
         """A connection was closed; ``connection.reason`` is the reason if the broker closed it."""
 
     def receive(self, ctx: InterceptedContext, request: object) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.common.refusals import named
 from broker_sim.common.text import short
-from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.context import InterceptedContext, RequestContext
 from broker_sim.handlers.error_response import after_failure_delay, refuse_client
 from kafka_wire.errors import Err
 from kafka_wire.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -27,7 +27,7 @@ log = logging.getLogger("broker_sim")
 def handle(ctx: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse | None:
     authenticator = ctx.connection.authenticator
     if authenticator is None:
-        _warn(ctx, request.mechanism)
+        _report(ctx, request.mechanism)
         return SaslHandshakeResponse(error_code=Err.ILLEGAL_SASL_STATE)
     if not authenticator.may_handshake():
         return SaslHandshakeResponse(error_code=Err.ILLEGAL_SASL_STATE)
@@ -50,16 +50,14 @@ def _token(authenticator: Authenticator, token: bytes) -> bytes:
     return authenticator.authenticate(token)[0]
 
 
-def _warn(ctx: RequestContext, mechanism: str) -> None:
+def _report(ctx: RequestContext, mechanism: str) -> None:
+    """Warn of a client that closes its connection because of the answer, once each, and report every one to the tap."""
+    protocol, first = ctx.broker.protocol(ctx.connection.listener), ctx.broker.state.security_protocol
+    instead = (
+        f"start the cluster with security_protocol SASL_{protocol}" if protocol == first else f"the {first} listener"
+    )
+    reason = f"asks for SASL, mechanism {short(mechanism)}: the listener has none; use security.protocol={protocol}, or {instead}"
+    if isinstance(ctx, InterceptedContext):
+        ctx.tap.refused(ctx.connection, reason)
     if ctx.broker.state.warned_once.first("SaslHandshake", ctx.client_id, ctx.client_host):
-        protocol, first = ctx.broker.protocol(ctx.connection.listener), ctx.broker.state.security_protocol
-        log.warning(
-            "%s (client id %s) asks for SASL, mechanism %s: the listener has none; use security.protocol=%s, or %s",
-            ctx.client_host,
-            named(ctx.client_id),
-            short(mechanism),
-            protocol,
-            f"start the cluster with security_protocol SASL_{protocol}"
-            if protocol == first
-            else f"the {first} listener",
-        )
+        log.warning("%s (client id %s) %s", ctx.client_host, named(ctx.client_id), reason)

@@ -43,8 +43,14 @@ EVENTS: dict[str, dict[str, str]] = {
         "broker": "node id",
         "connection": "number of the connection, from 1 on, unique in the cluster",
         "peer": "the client's address",
-        "action": "`opened` or `closed`",
+        "action": "`opened`; `refused`: the client can't be served (`reason`), and its connection is closed; `closed`",
         "host?": "in a simulation the name of the client's host: `app-1`",
+        "listener?": "of `refused`: the name of the listener",
+        "client_id?": "of `refused`: as the client sent it; absent before its first request",
+        "user?": "of `refused` at a SASL listener: the user that the client authenticated as, or tried to",
+        "mechanism?": "of `refused` at a SASL listener: the SASL mechanism that the client asked for",
+        "reason?": "of `refused`, and of `closed` if the broker closed it: why; a failed authentication or TLS handshake, an expired "
+        "session, an invalid or too large frame, `idle for` (connections.max.idle.ms)",
     },
     "request": {
         "request": _REQUEST,
@@ -274,7 +280,7 @@ EVENTS: dict[str, dict[str, str]] = {
 """Every kind of event: field -> what it is. A name that ends in ``?`` may be absent. ``ALWAYS`` comes on top."""
 
 DESCRIPTIONS = {
-    "connection": "A client connected or left.",
+    "connection": "A client connected, can't be served, or left.",
     "request": "A broker received a request. Its number is in all events that follow from it.",
     "response": "A response was sent, or was not sent because of a fault.",
     "fault_added": "A request rule was added.",

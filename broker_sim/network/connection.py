@@ -22,7 +22,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.refusals import host_of, size_in_words
-from broker_sim.common.text import short
 from broker_sim.handlers import Listener, Route, UnsupportedRequest
 from broker_sim.handlers.context import DEFERRED, LARGE, InterceptedContext, Later, Owner, RequestContext, Tap
 from broker_sim.handlers.error_response import error_response, has_long_text
@@ -284,7 +283,12 @@ class Connection(asyncio.Protocol):
                     if self._stop:
                         break
                     continue
-            route = routes[code]
+            try:
+                route = routes[code]
+            except UnsupportedRequest:  # reported with the client id, unless that is no more than a guess
+                if 0 < client_id_size <= size - _SMALLEST:
+                    self._take_client_id(data[pos + 12 : pos + 14 + client_id_size], client_id_size)
+                raise
             if self._deferring >= 0 and (self._deferring != route.api_key or tap is not None):
                 self._owner.end_iteration()
                 if self._stop:
@@ -549,8 +553,7 @@ class Connection(asyncio.Protocol):
 
     def end(self, reason: str) -> None:
         """As `refuse`, once the request that is being handled is answered; no further one is handled."""
-        self.reason = reason
-        self._owner.refusals.log(self.client_host, self.client_id, reason)
+        self._owner.refused(self, reason)
         self._stop |= _ENDING
 
     def forget_repeats(self) -> None:
@@ -565,9 +568,7 @@ class Connection(asyncio.Protocol):
 
     def failed(self, what: object) -> None:
         """Close after an exception in our own code, which goes into the log."""
-        log.exception(
-            "closing the connection of %s (client id %s): %r failed", self.client_host, short(str(self.client_id)), what
-        )
+        self._owner.failed(self, what)
         self.close()
 
     def unencodable(self, context: RequestContext, response: object) -> list[bytes]:

@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from broker_sim.common.refusals import Refusals
-from broker_sim.common.text import UsageError
+from broker_sim.common.text import UsageError, short
 from broker_sim.handlers import Listener, LookUp, Routes
 from broker_sim.network.connection import Connection, log
 
 if TYPE_CHECKING:
     from broker_sim.common.clock import Clock, Timer
-    from broker_sim.handlers.context import Tap
+    from broker_sim.handlers.context import Accepted, Tap
     from broker_sim.metadata.cluster_state import Broker
     from broker_sim.network.tls import TlsProtocol
 
@@ -269,6 +269,21 @@ class BrokerServer:
             callback(self.broker, connection)
         self._one_less()
 
+    def refused(self, connection: Accepted, reason: str) -> None:
+        """Report a client that can't be served, in the log and to the tap; ``connection``: also a TLS handshake that failed."""
+        connection.reason = reason
+        self.refusals.log(connection.client_host, connection.client_id, reason)
+        if self.tap is not None:
+            self.tap.refused(connection, reason)
+
+    def failed(self, connection: Connection, what: object) -> None:
+        """Report an exception of our own that is being handled, with its traceback in the log."""
+        host, client_id = connection.client_host, short(str(connection.client_id))
+        log.exception("closing the connection of %s (client id %s): %r failed", host, client_id, what)
+        connection.reason = "an exception in the broker, whose log has it"
+        if self.tap is not None:
+            self.tap.refused(connection, connection.reason)
+
     def handshake_ended(self, handshake: TlsProtocol) -> None:
         """Its connection has been made, or its socket is closed."""
         self.handshakes.pop(handshake, None)
@@ -306,7 +321,8 @@ class BrokerServer:
         self.tick += 1
         oldest = self.tick - _LOOKS
         for connection in [connection for connection in self.connections if connection.last_active < oldest]:
-            log.info("closing the connection of %s: idle for %d ms", connection.client_host, self._max_idle_ms)
+            connection.reason = f"idle for {self._max_idle_ms} ms"
+            log.info("closing the connection of %s: %s", connection.client_host, connection.reason)
             connection.abort()
         self._sweep = None
         if self.connections:

@@ -17,6 +17,7 @@ from broker_sim.common.refusals import host_of
 from broker_sim.network.connection import Connection
 
 if TYPE_CHECKING:
+    from broker_sim.authentication.authenticator import Authenticator
     from broker_sim.handlers import Listener
     from broker_sim.network.server import BrokerServer
 
@@ -106,10 +107,16 @@ class _TlsTransport(asyncio.Transport):
 
 
 class TlsProtocol(asyncio.Protocol):
-    """Between the plain transport and ``app``, the `Connection` that is made when the handshake is done."""
+    """Between the plain transport and ``app``, the `Connection` that is made when the handshake is done. Until then it is itself what
+    a failure is reported of (``context.Accepted``)."""
+
+    client_id: str | None = None
+    authenticator: Authenticator | None = None
+    number = 0
 
     def __init__(self, owner: BrokerServer, listener: Listener, context: ssl.SSLContext, protocol: str) -> None:
         self._owner, self._listener, self._context, self._protocol = owner, listener, context, protocol
+        self.broker, self.listener, self.reason, self.client_host = owner.broker, listener.name, "", host_of(None)
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._in, self._out, server_side=True)
         self._plain: asyncio.Transport | None = None
@@ -119,6 +126,7 @@ class TlsProtocol(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._plain = cast(asyncio.Transport, transport)
+        self.client_host = host_of(transport.get_extra_info("peername"))
         self._owner.handshakes[self] = None
         self._deadline = asyncio.get_running_loop().call_later(_DEADLINE_S, self._late)
         if self._owner.hung_up:
@@ -204,8 +212,7 @@ class TlsProtocol(asyncio.Protocol):
         self._deadline = asyncio.get_running_loop().call_later(_ALERT_S, self.abort)
 
     def _log(self, reason: str) -> None:
-        peer = self._plain.get_extra_info("peername") if self._plain is not None else None
-        self._owner.refusals.log(host_of(peer), None, f"TLS handshake: {reason}")
+        self._owner.refused(self, f"TLS handshake: {reason}")
 
     def _reason(self, error: ssl.SSLError) -> str:
         name = error.reason or ""
@@ -240,6 +247,8 @@ class TlsProtocol(asyncio.Protocol):
         self._end_deadline()
         if self.app is None and not self._failed and self._heard and not self._owner.hung_up:
             self._log(_CLOSED)  # who has sent nothing has looked whether the port is open
+        if self.number and self._owner.tap is not None:
+            self._owner.tap.closed(self)
         app, self.app, self._plain = self.app, None, None
         if app is not None:
             app.connection_lost(exc)

@@ -115,13 +115,14 @@ async def test_one_large_frame_in_many_pieces_is_put_together_once() -> None:
 async def test_an_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
     bench = Bench(connections_max_idle_ms=600_000)
     bench.answer(lambda context, request: HeartbeatResponse())
-    (_, idle), (busy_connection, busy) = bench.connect(), bench.connect()
+    (idle_connection, idle), (busy_connection, busy) = bench.connect(), bench.connect()
     for number in range(6):
         bench.clock.advance(100_000)
         assert not idle.closed
         busy_connection.data_received(heartbeat(number))
     bench.clock.advance(30_000)
     assert idle.aborted
+    assert (idle_connection.reason, busy_connection.reason) == ("idle for 600000 ms", "")
     assert not busy.closed
     bench.clock.advance(631_000)
     assert busy.aborted

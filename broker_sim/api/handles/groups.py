@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
     from broker_sim.coordinator.classic.group import ClassicGroup
     from broker_sim.explain.model import History
-    from broker_sim.journal import Journal
     from broker_sim.metadata.cluster_state import Broker, Partition
 
 __all__ = ["CommitProbe", "GroupHandle", "Lag", "MemberView", "Offsets"]
@@ -105,7 +104,6 @@ class GroupHandle:
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self.cluster, self.group_id = cluster, group_id
         self._journal = cluster.observe()
-        self._journal.describe = lambda group: recent_history(self._journal, group)
 
     # state
 
@@ -534,15 +532,6 @@ def ids_of(cluster: Cluster) -> list[str]:
     shards = (shard for broker in cluster.brokers for shard in cluster.runtime.shards(broker))
     names = (name for shard in shards if isinstance(shard, Shard) for name in shard.groups)
     return sorted(name for name in names if not name.startswith(PROBE))
-
-
-def recent_history(journal: Journal, group: str | None) -> str:
-    """The recent history of the group, or the journal's last events if ``group`` is None: for the text of a WaitTimeout."""
-    if group is None:
-        return journal.last_events()
-    from broker_sim.explain import recent
-
-    return recent(journal.events, group)
 
 
 def split_name(name: str) -> tuple[str, int]:
