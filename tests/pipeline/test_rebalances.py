@@ -101,6 +101,7 @@ def test_phases_of_a_join(hand: Any) -> None:
         "held_who": ["one"],
         "held_clients": ["one"],
         "held_closed": [],
+        "waits": [{"what": "rejoin", "ms": 300, "who": ["one"], "clients": ["one"], "closed": []}],
         "from_empty": False,
         "whole": True,
         "missing_before": None,
