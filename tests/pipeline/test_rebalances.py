@@ -101,7 +101,10 @@ def test_phases_of_a_join(hand: Any) -> None:
         "held_who": ["one"],
         "held_clients": ["one"],
         "held_closed": [],
-        "waits": [{"what": "rejoin", "ms": 300, "who": ["one"], "clients": ["one"], "closed": []}],
+        "waits": [
+            {"what": "rejoin", "ms": 300, "who": ["one"], "clients": ["one"], "closed": []},
+            {"what": "leader", "ms": 20, "who": ["one"], "clients": ["one"], "closed": []},
+        ],
         "from_empty": False,
         "whole": True,
         "missing_before": None,
