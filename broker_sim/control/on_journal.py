@@ -119,8 +119,7 @@ def recent_histories(journal: Journal) -> str:
     "journal.recent", "GET /journal/recent", answer={"text": "string"}, former=("journal.story", "/journal/story")
 )
 async def describe_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Describe the recent history of every group, the clients that could not be served and the unanswered requests: for the report of a
-    failed test."""
+    """Describe the recent history of every group, refused clients and unanswered requests: for a failed test's report."""
     return {"text": recent_histories(cluster.observe())}
 
 

@@ -126,7 +126,8 @@ def test_at_ours(tmp_path: Path) -> None:
     assert (
         "ann kept tasks 0_2 and 0_3 for 12 s after it was asked to revoke them." in found(tables, "slow rebalance").text
     )
-    assert "web waited 12 s for tasks 0_2 and 0_3, which ann had not revoked" in explained  # the same of the journal
+    # the same of the journal, which tells the two processes with that group.instance.id apart
+    assert "web (bob) waited 12 s for tasks 0_2 and 0_3, which ann had not revoked" in explained
     assert "MISSING_INTERNAL_TOPICS" in explained
 
 

@@ -136,8 +136,8 @@ def who_takes_over_moves_the_group(patch: pytest.MonkeyPatch) -> None:
 def names_in_another_order_are_other_names(patch: pytest.MonkeyPatch) -> None:
     real = heartbeat._put_member
 
-    def say(changes: Any, client: Any, request: Any, *args: Any) -> None:
-        real(changes, client, request, *args)
+    def say(shard: Any, changes: Any, client: Any, request: Any, *args: Any) -> None:
+        real(shard, changes, client, request, *args)
         changes.subscription_changed |= (request.subscribed_topic_names or []) != sorted(
             request.subscribed_topic_names or []
         )
@@ -163,9 +163,9 @@ def expressions_match_nothing(patch: pytest.MonkeyPatch) -> None:
 def expressions_are_looked_at_once(patch: pytest.MonkeyPatch) -> None:
     real = subscriptions.maybe_refresh
 
-    def refresh(shard: Any, group: ConsumerGroup) -> None:
+    def refresh(shard: Any, group: ConsumerGroup, *args: Any) -> None:
         if any(text not in group.latest.matched for text in group.latest.patterns):
-            real(shard, group)
+            real(shard, group, *args)
 
     patch.setattr(heartbeat.subscriptions, "maybe_refresh", refresh)
 

@@ -71,14 +71,15 @@ def anybody_may_speak_of_a_record(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_is_malformed_is_of_a_wrong_state(patch: pytest.MonkeyPatch) -> None:
-    real = share_acknowledging.Acknowledging.add
+    real = share_acknowledging.Acknowledging.adding
 
-    def add(self: Any, at: Any, batches: Any) -> Any:
-        yield from real(self, at, batches)
-        if self.answers[at].error is Err.INVALID_REQUEST:
-            self.answers[at].error = Err.INVALID_RECORD_STATE
+    def adding(self: Any, parts: Any) -> Any:
+        yield from real(self, parts)
+        for answer in self.answers.values():
+            if answer.error is Err.INVALID_REQUEST:
+                answer.error = Err.INVALID_RECORD_STATE
 
-    patch.setattr(share_acknowledging.Acknowledging, "add", add)
+    patch.setattr(share_acknowledging.Acknowledging, "adding", adding)
 
 
 def a_part_of_a_range_counts(patch: pytest.MonkeyPatch) -> None:

@@ -129,7 +129,10 @@ class EpochLog:
 
     def reasons(self) -> object:
         """What has to be another one than before where the group's epoch moves."""
-        expressions = {member_id: member.subscribed_topic_regex or "" for member_id, member in self.members.items()}
+        expressions = {
+            member.instance_id or member_id: member.subscribed_topic_regex or ""
+            for member_id, member in self.members.items()
+        }
         return self.reads(), self.metadata_hash, dict(self.matched), expressions
 
     def furthest(self) -> int:
