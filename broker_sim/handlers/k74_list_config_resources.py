@@ -34,12 +34,12 @@ def handle(ctx: RequestContext, request: ListConfigResourcesRequest) -> ListConf
 
 
 def _names(ctx: RequestContext) -> dict[int, Iterable[str]]:
-    """By resource type, in the order in which Kafka lists them."""
+    """By resource type, in the order in which Kafka lists them; copies, as others are served between the pieces of the answer."""
     state = ctx.broker.state
     brokers = [str(broker.node_id) for broker in state.alive_brokers()]
     return {
-        Entity.GROUP: state.entity_configs[Entity.GROUP],
-        Entity.CLIENT_METRICS: state.entity_configs[Entity.CLIENT_METRICS],
+        Entity.GROUP: list(state.entity_configs[Entity.GROUP]),
+        Entity.CLIENT_METRICS: list(state.entity_configs[Entity.CLIENT_METRICS]),
         BROKER_LOGGER: brokers,
         BROKER: brokers,
         TOPIC: list(state.topics),

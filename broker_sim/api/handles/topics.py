@@ -76,9 +76,8 @@ class TopicHandle:
 
         def has() -> bool:
             partitions = find_topic(self._cluster.state, self.name).partitions
-            stored = sum(
-                one.high_watermark - one.log_start_offset for one in partitions
-            )  # markers and aborted ones, too
+            # offsets first, which markers and aborted records have, too: the log is read only if there may be enough
+            stored = sum(one.high_watermark - one.log_start_offset for one in partitions)
             return stored >= records and sum(1 for _ in islice(self._records(None, None, level), records)) >= records
 
         def now() -> str:
