@@ -294,7 +294,7 @@ class EpochMember(RawClient):
             self._says_all = self._says_all and not full
             self._reported = self._reported or says
             self._heard(answer, sent_s, joins=joins, full=full and says, lost=lost)
-            if says and not self.owned - (self.assigned or frozenset()):
+            if says and not self._to_revoke():
                 self._owes_s = None
             self._lost.clear()
         elif error not in _MOVED:
@@ -338,7 +338,7 @@ class EpochMember(RawClient):
                     f"{self.member} received the same assignment twice",
                 )
             self.assigned = assignment
-            if self.owned - assignment and self._owes_s is None:
+            if self._to_revoke() and self._owes_s is None:
                 self._owes_s = sent_s
                 self._revoke_at_s = asyncio.get_running_loop().time() + self.rng.choice((0.0, 0.3, 1.0))
             self.owned |= assignment
@@ -353,11 +353,15 @@ class EpochMember(RawClient):
                 until_s = min(until_s, self._owes_s + REBALANCE_MS / 1000)
             self.holdings.instances[self.instance] = self.member, until_s
 
+    def _to_revoke(self) -> frozenset[Unit]:
+        """What it has and is to give up."""
+        return self.owned - (self.assigned or frozenset())
+
     def _check_debt(self, sent_s: float) -> None:
         """Check that the member was fenced if its rebalance timeout has passed without a revocation. The timeout starts again at
         each coordinator load, and does not count while the broker is stopped."""
         leader_epoch = self.holdings.log.partition().leader_epoch
-        owes = bool(self.owned - (self.assigned or frozenset())) and not self._lost
+        owes = bool(self._to_revoke()) and not self._lost
         if not owes or self._debt[0] != leader_epoch or self._now_s() - sent_s > _SLACK_S / 3:
             self._debt = leader_epoch, sent_s
         elif sent_s - self._debt[1] > REBALANCE_MS / 1000 + _SLACK_S:

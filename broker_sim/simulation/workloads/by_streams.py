@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar
 
+from broker_sim.runtime.group_coordinator import settings_of
 from broker_sim.simulation.checks.epochs import Unit
 from broker_sim.simulation.checks.streams_log import ACTIVE, STANDBY, StreamsLog, StreamsTaskKey, tasks
 from broker_sim.simulation.workloads.by_epochs import EpochMember, Holdings
@@ -82,6 +83,13 @@ class StreamsGroupMember(EpochMember):
             request.active_tasks, request.standby_tasks = _listed(owned, ACTIVE), _listed(owned, STANDBY)
             request.warmup_tasks = []
         return request
+
+    def _to_revoke(self) -> frozenset[Unit]:
+        """Where roles change in place, a standby task that becomes an active one of the same member is recycled, not given up."""
+        owed, has = super()._to_revoke(), self.assigned or frozenset()
+        if not settings_of(self.context.kafka.state.config).policy.streams_roles_change_in_place:
+            return owed
+        return frozenset((key, n) for key, n in owed if (StreamsTaskKey(ACTIVE, key.subtopology), n) not in has)
 
     def _last_request(self, epoch: int) -> StreamsGroupHeartbeatRequest:
         return StreamsGroupHeartbeatRequest(GROUP, self.member, epoch, instance_id=self.instance)

@@ -1,0 +1,43 @@
+"""The workload's members of a streams group: what they take for tasks that they must give up."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_sim.simulation.checks.answers import InvariantBroken
+from broker_sim.simulation.checks.epochs import Unit
+from broker_sim.simulation.checks.streams_log import ACTIVE, STANDBY, StreamsLog, StreamsTaskKey
+from broker_sim.simulation.workloads.by_epochs import EpochAnswers, Holdings
+from broker_sim.simulation.workloads.by_streams import StreamsGroupMember
+from broker_sim.simulation.workloads.raw import GROUP, RawContext
+from broker_sim.simulation.world import simulate
+
+COUNTS = "1"
+ACTIVE_0, STANDBY_0 = (StreamsTaskKey(ACTIVE, COUNTS), 0), (StreamsTaskKey(STANDBY, COUNTS), 0)
+STANDBY_1 = (StreamsTaskKey(STANDBY, COUNTS), 1)
+
+
+@pytest.mark.parametrize(
+    ("as_version", "owned", "assigned", "to_revoke"),
+    [
+        ("4.4", {STANDBY_0, STANDBY_1}, {ACTIVE_0, STANDBY_1}, set()),  # seed 20261129000665 of streams-groups
+        ("4.4", {STANDBY_0, STANDBY_1}, {ACTIVE_0}, {STANDBY_1}),
+        ("4.4", {ACTIVE_0}, {STANDBY_0}, {ACTIVE_0}),
+        ("4.4", {ACTIVE_0, STANDBY_0}, set(), {ACTIVE_0, STANDBY_0}),
+        ("4.2", {STANDBY_0, STANDBY_1}, {ACTIVE_0, STANDBY_1}, {STANDBY_0}),
+    ],
+    ids=["standby to active", "another standby goes", "active to standby", "all go", "standby to active before 4.4"],
+)
+def test_a_standby_task_that_becomes_active_is_not_given_up(
+    as_version: str, owned: set[Unit], assigned: set[Unit], to_revoke: set[Unit]
+) -> None:
+    """CurrentAssignmentBuilder of streams groups (4.4): a promoted standby task is not among the tasks pending revocation."""
+    with simulate(1) as sim:
+        kafka = sim.cluster(1, {"orders": 2}, as_version=as_version)
+        breaches: list[InvariantBroken] = []
+        answers = EpochAnswers(kafka.state, lambda: sim.elapsed_s, breaches.append, waive=frozenset())
+        context = RawContext(sim, kafka, answers)
+        log = StreamsLog(GROUP, lambda: kafka.state.topics["orders"].partitions[0], answers.report, 1)
+        member = StreamsGroupMember(context, Holdings(log, context), "c1", None, "process-0")
+        member.owned, member.assigned = frozenset(owned), frozenset(assigned)
+        assert member._to_revoke() == to_revoke
