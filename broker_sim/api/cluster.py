@@ -31,8 +31,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from broker_sim.api import cluster_options
-from broker_sim.api.cluster_options import ARGUMENTS, WILDCARDS, AdvertisedListener, Topics, read_options, topics_of
+from broker_sim.api.cluster_options import ARGUMENTS, Topics, read_options, topics_of
 from broker_sim.api.coordinators import Coordinators, open_internal_topics
+from broker_sim.api.listeners import Listeners
 from broker_sim.api.observation import Observation
 from broker_sim.api.outages import Outages
 from broker_sim.api.time_control import TimeControl
@@ -43,7 +44,7 @@ from broker_sim.config.settings import BrokerConfig
 from broker_sim.handlers import Listener, Routes
 from broker_sim.metadata.cluster_state import ClusterState, KafkaError
 from broker_sim.metadata.meta_files import StoreError, lock_directory
-from broker_sim.network.server import BrokerServer, listen, listen_on
+from broker_sim.network.server import BrokerServer, listen
 from broker_sim.storage import StorageError
 from broker_sim.storage.files import FILES
 
@@ -88,7 +89,8 @@ class Cluster:
     settings ``{"orders": {"partitions": 6, "cleanup.policy": "compact"}}``. ``config``: broker settings by Kafka's names.
     ``data_dir``: log directory (default: in memory); ``sync``: call fsync before an acknowledgement. ``port``: port of the first
     broker, the others use the following ones; 0: free ports. ``advertised_host``: host in the advertised listeners, if it is not
-    ``host``. ``listeners``: further ones, as advertised.listeners of Kafka: ``["EXTERNAL://localhost:29092"]`` (`bootstrap_of`).
+    ``host``. ``listeners``: further ones, ``["EXTERNAL://0.0.0.0:29092"]`` (`bootstrap_of`), ``advertised_listeners``: the addresses
+    that clients receive: ``["EXTERNAL://localhost:32768"]``, as Kafka's settings of these names. ``racks``: of the brokers, in turn.
 
     ``clock``: ``"real"``, ``"scaled:10"`` (ten times as fast), ``"manual"`` (only ``time.advance`` advances it) or a `Clock`.
     ``seed``: the same seed gives the same member ids, topic ids and random numbers; ``rng`` replaces it. ``journal``: True, or a
@@ -118,6 +120,8 @@ class Cluster:
         port: int = 0,
         advertised_host: str | None = None,
         listeners: str | Sequence[str] | None = None,
+        advertised_listeners: str | Sequence[str] | None = None,
+        racks: str | Sequence[str] | None = None,
         clock: Clock | str | None = None,
         seed: int | None = None,
         security_protocol: str = "PLAINTEXT",
@@ -128,7 +132,6 @@ class Cluster:
         rng: random.Random | None = None,
     ) -> None:
         given = _read({name: value for name, value in locals().items() if name in ARGUMENTS})
-        brokers, port, host = given["brokers"], given["port"], given["host"]
         self._given_rng: random.Random | None = given.get("rng")
         self.seed = given.get("seed")
         self._journal_where: bool | str | os.PathLike[str] = given["journal"]
@@ -138,11 +141,9 @@ class Cluster:
         self._security: Security | None = None
         self._topics = topics_of(given.get("topics"))
         self._internal_topics_at_start = given["internal_topics"] == cluster_options.AT_START
-        self.host: str = host
-        self._advertised_host: str = given.get("advertised_host") or ("127.0.0.1" if host in WILDCARDS else host)
-        self._further: list[AdvertisedListener] = given.get("listeners", [])
-        first_ports = [port, *(listener.port for listener in self._further)]
-        self._ports = [[first + number if first else 0 for first in first_ports] for number in range(brokers)]
+        self.host: str = given["host"]
+        self._nodes: list[tuple[int, str | None]] = given["nodes"]
+        self._listeners = Listeners(given["listeners"], len(self._nodes))
         self._data_dir: Path | None = given.get("data_dir")
         self._sync: bool = given["sync"]
         self._clock: Clock | str | None = given.get("clock")
@@ -161,18 +162,18 @@ class Cluster:
     @property
     def bootstrap(self) -> str:
         """``host:port`` of every broker, with commas between them. Known once started."""
-        return self.bootstrap_of(self.listener_names[0])
+        return self.bootstrap_of(self._listeners.names[0])
 
     @property
     def listener_names(self) -> list[str]:
-        """The names of each broker's listeners. PLAINTEXT has no security, the others have the security protocol."""
-        return [self._secured[0], *(listener.name for listener in self._further)]
+        """The names of each broker's listeners, that of `bootstrap` first."""
+        return self._listeners.names
 
     def bootstrap_of(self, listener: str) -> str:
         """As `bootstrap`, of the listener with this name. Raises UsageError for an unknown name."""
         if listener.upper() not in self.listener_names:
             raise unknown("listener", listener, self.listener_names)
-        return ",".join(address(*broker.advertised[listener.upper()]) for broker in self.brokers)
+        return ",".join(address(*broker.endpoint(listener.upper())[1:3]) for broker in self.brokers)
 
     @property
     def state(self) -> ClusterState:
@@ -298,25 +299,13 @@ class Cluster:
 
     def _bind(self) -> list[list[socket.socket]]:
         """The sockets of each broker, or none. Raises ClusterError."""
-        addresses: list[tuple[str, int]] = []
-        for node_id, ports in enumerate(self._ports, start=1):
-            addresses += [self._listens_on(node_id), *((self.host, port) for port in ports[1:])]
         try:
-            bound = iter(listen_on(addresses, self._listen))
+            return self._listeners.bind(self._listen)
         except UsageError as error:
             raise ClusterError(str(error)) from None
-        sockets = [[next(bound) for _ in ports] for ports in self._ports]
-        self._ports = [[sock.getsockname()[1] for sock in own] for own in sockets]
-        return sockets
 
     def _listen(self, host: str, port: int) -> socket.socket:
         return listen(host, port)
-
-    def _listens_on(self, node_id: int) -> tuple[str, int]:
-        return self.host, self._ports[node_id - 1][0]
-
-    def _advertises(self, node_id: int) -> str:
-        return self._advertised_host
 
     def _files(self) -> Files:
         """The disk that ``data_dir`` is on."""
@@ -337,12 +326,9 @@ class Cluster:
             )
             state.security_protocol = self._secured[0]
             if state.security_protocol != "PLAINTEXT":
-                further = [listener.host for listener in self._further]
-                self.security.open(state, [self._advertised_host, self.host, *further])
-            for node_id, (port, *others) in enumerate(self._ports, start=1):
-                broker = state.add_broker(node_id, self._advertises(node_id), port)
-                for listener, other in zip(self._further, others, strict=True):
-                    broker.advertised[listener.name] = listener.host, other
+                self.security.open(state, self._listeners.hosts())
+            for number, (node_id, rack) in enumerate(self._nodes):
+                self._listeners.register(state, number, node_id, rack)
             self._state = state
             self._time = TimeControl(state.clock, lambda: self._coordinators)
             self._outages = Outages(state, self.servers, self._observation.write)
@@ -370,7 +356,10 @@ class Cluster:
         self._coordinators = Coordinators(
             state, self._chance_of("members"), self._prepare, seen.watch_transactions, seen.watch_shares
         )
-        listeners = [Listener(name, None if name == "PLAINTEXT" else self._security) for name in self.listener_names]
+        listeners = [
+            Listener(own.name, None if own.protocol == "PLAINTEXT" else self._security)
+            for own in self._listeners.configured
+        ]
         for broker in state.brokers.values():
             self.servers.append(BrokerServer(broker, clock, routes, self._listen, listeners))
         self._coordinators.load()
@@ -569,6 +558,11 @@ class Cluster:
         """Stop all brokers at once and start them again: every partition keeps its leader, with a new leader epoch, and every
         coordinator loads its log. Brokers that are down are started as well."""
         await self._controller.restart_all(graceful=graceful)
+
+    def advertise(self, node_id: int, listener: str) -> None:
+        """As `BrokerHandle.advertise`."""
+        name, told = self._listeners.advertise(self.state.brokers[node_id], listener)
+        self._observation.write("broker", broker=node_id, action="advertises", listener=name, address=told)
 
     def move_leader(self, partition: Partition, node_id: int | None = None) -> None:
         """Make another broker the leader of a partition, by default the next live one; a coordinator moves with it. Raises

@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict, cast
 
+from broker_sim.api.listeners import ListenerKind, configured, take_settings
 from broker_sim.common.clock import Clock, clock_of
 from broker_sim.common.text import UsageError
 from broker_sim.config.settings import DEFAULT_VERSION, SECURITY_PROTOCOLS, BrokerConfig, ConfigError, parse_release
@@ -45,8 +45,6 @@ __all__ = [
     "AT_START",
     "INTERNAL_TOPICS",
     "ON_DEMAND",
-    "WILDCARDS",
-    "AdvertisedListener",
     "ClockName",
     "NewTopic",
     "Options",
@@ -59,9 +57,6 @@ __all__ = [
 
 ON_DEMAND, AT_START = INTERNAL_TOPICS = ("on-demand", "at-start")
 """When a cluster creates its internal topics."""
-
-WILDCARDS = ("", "0.0.0.0", "::")
-"""Hosts to listen on that stand for every address of the machine."""
 
 Topics = Mapping[str, int | Mapping[str, object]] | Sequence[str]
 """How topics may be given: ``{"orders": 6}``, ``{"orders": {"partitions": 6, "cleanup.policy": "compact"}}``, ``["orders",
@@ -247,38 +242,6 @@ class _Generator(FieldKind[random.Random]):
         return value
 
 
-class AdvertisedListener(NamedTuple):
-    """A listener beside the first one: its name and the address that it advertises. The first broker listens on ``port``, or on a free
-    one where that is 0, the others on the next ones."""
-
-    name: str
-    host: str
-    port: int
-
-
-_LISTENER = (
-    r"(?P<name>[A-Za-z]\w*)://(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+):(?P<port>[0-9]{1,5})"  # compiled when one is given
-)
-
-
-class _ListenerKind(FieldKind[AdvertisedListener]):
-    """``NAME://HOST:PORT``; the name in capitals, as Kafka has it."""
-
-    meant = "a listener, as in 'EXTERNAL://localhost:29092'"
-
-    def read(self, value: object, what: str = "") -> AdvertisedListener:
-        match = re.fullmatch(_LISTENER, value.strip(), re.ASCII) if isinstance(value, str) else None
-        if match is None or int(match["port"]) > 65535:
-            raise refusal(what, value, self.meant)
-        host = match["host"].strip("[]")
-        if host in WILDCARDS:
-            raise error_about(what, f"{value!r}: clients can't connect to {host} (expected a host that they can)")
-        return AdvertisedListener(match["name"].upper(), host, int(match["port"]))
-
-    def schema(self) -> dict[str, Any]:
-        return Text().schema()
-
-
 _USUAL = {
     "configs": "config",
     "settings": "config",
@@ -300,9 +263,15 @@ class Options(TypedDict, total=False):
     port: Annotated[int, about(Count(0, 65535), "port of the first broker; 0: free ports", default=0)]
     advertised_host: Annotated[str | None, about(_Address(), "host in the advertised listeners")]
     listeners: Annotated[
-        str | Sequence[str] | None,
-        about(ListOf(_ListenerKind()), "further listeners, as advertised.listeners of Kafka"),
+        str | Sequence[str] | None, about(ListOf(ListenerKind()), "further listeners, as listeners of Kafka")
     ]
+    advertised_listeners: Annotated[
+        str | Sequence[str] | None,
+        about(
+            ListOf(ListenerKind(advertised=True)), "addresses that clients receive, as advertised.listeners of Kafka"
+        ),
+    ]
+    racks: Annotated[str | Sequence[str] | None, about(ListOf(Text()), "racks of the brokers, in turn")]
     clock: Annotated[Clock | str | None, about(_AnyClock(), "real, scaled:N, manual, or a clock object")]
     seed: Annotated[int | None, about(NameOrNumber(), "seed of the random numbers")]
     security_protocol: Annotated[
@@ -337,14 +306,18 @@ ARGUMENTS = tuple(_FIELDS)
 
 
 def read_options(given: Mapping[str, object], *, warns: bool = True) -> dict[str, Any]:
-    """The arguments of a `Cluster` in their types, as far as they are given. Raises WrongInput with all errors, also for settings that
-    the release does not have and those that are refused. ``warns``: of settings without effect there is a SettingWarning."""
+    """The arguments of a `Cluster` in their types, as far as they are given; ``listeners`` are all `ConfiguredListener`s, ``nodes`` the
+    node id and rack of each broker. Raises WrongInput with all errors, also for settings that the release does not have and those that
+    are refused. ``warns``: of settings without effect there is a SettingWarning."""
     problems = Problems()
     options: dict[str, Any] = {}
     with problems.at():
         options = read(_FIELDS, given, "a cluster", "argument", _USUAL)
-    idle = _check_settings(given, options, problems)
-    _check_listeners(options, problems)
+    idle, settings = _take_settings(given, options, problems)
+    options["listeners"] = configured(options, problems)
+    options["nodes"] = _nodes(options)
+    if settings is not None:
+        _check_security(options, settings, problems)
     if options.get("rng") is not None and options.get("seed") is not None:
         problems.add(UsageError("seed and rng exclude each other; give one of them"), "rng")
     problems.check()
@@ -355,68 +328,68 @@ def read_options(given: Mapping[str, object], *, warns: bool = True) -> dict[str
     return options
 
 
-def _check_listeners(options: Mapping[str, Any], problems: Problems) -> None:
-    """Whether the listeners have different names and ports, and a security protocol each (SocketServerConfigs,
-    listener.security.protocol.map)."""
-    first, brokers = options.get("security_protocol", SECURITY_PROTOCOLS[0]), options.get("brokers", 1)
-    ports = {first: options.get("port", 0), "CONTROLLER": 0}
-    if (error := _port_error(ports[first], brokers)) is not None:
-        problems.add(UsageError(error), "port")
-    for name, _, port in options.get("listeners", ()):
-        near = [other for other, start in ports.items() if port and start and abs(port - start) < brokers]
-        if name in ports:
-            error = f"each listener must have a different name, and the first one's is {first}"
-        elif name in SECURITY_PROTOCOLS[1:]:
-            error = (
-                f"the security protocol is {first} (expected PLAINTEXT, or a name that is none: {first} holds for it)"
-            )
-        elif near:
-            shown = f"{port}" if brokers == 1 else f"one of {port} to {port + brokers - 1}"
-            error = f"each listener must have a different port, and {near[0]} has {shown}"
-        else:
-            error = _port_error(port, brokers)
-        if error is None:
-            ports[name] = port
-        else:
-            problems.add(UsageError(f"listeners: {name}: {error}"), "listeners")
+_NODE_IDS, _RACK = ("node.id", "broker.id"), "broker.rack"
 
 
-def _port_error(port: int, brokers: int) -> str | None:
-    """Why the brokers can't listen from this port on."""
-    most = 65536 - brokers
-    return f"port {port} is invalid for {brokers} brokers (expected 0 to {most})" if port > most else None
+def _take_nodes(values: dict[str, object], options: dict[str, Any], problems: Problems) -> None:
+    """Move Kafka's settings about the broker itself out of ``values`` into ``options``."""
+    ids = {name: values.pop(name) for name in _NODE_IDS if name in values}
+    for name, value in ids.items():
+        try:
+            options["first_node_id"] = Count(0, 2**31 - 1 - options.get("brokers", 1)).read(value, name)
+        except UsageError as error:
+            problems.add(error, "config")
+    if len({str(value) for value in ids.values()}) > 1:
+        problems.add(UsageError("node.id and broker.id are different; give one of them"), "config")
+    rack = values.pop(_RACK, None)
+    if rack is not None and options.get("racks"):
+        problems.add(UsageError("racks and the setting broker.rack exclude each other; give one of them"), "racks")
+    elif rack is not None:
+        options["racks"] = [str(rack)]
 
 
-def _check_settings(given: Mapping[str, object], options: dict[str, Any], problems: Problems) -> list[str]:
-    """Whether the release has these settings, where both are what they must be at all, and whether they fit the security protocol. The
-    names of those without effect."""
+def _nodes(options: Mapping[str, Any]) -> list[tuple[int, str | None]]:
+    """Node id and rack of each broker."""
+    first, racks = options.get("first_node_id", 1), options.get("racks") or [None]
+    return [(first + number, racks[number % len(racks)]) for number in range(options.get("brokers", 1))]
+
+
+def _take_settings(
+    given: Mapping[str, object], options: dict[str, Any], problems: Problems
+) -> tuple[list[str], BrokerConfig | None]:
+    """Whether the release has these settings, where both are what they must be at all; those that are arguments of the cluster become
+    that. The names of those without effect, and all settings."""
     config, as_version = given.get("config"), given.get("as_version")
     try:
-        values = None if config is None else _FIELDS["config"].read(config)
+        values = {} if config is None else dict(_FIELDS["config"].read(config))
         release = DEFAULT_VERSION if as_version is None else _FIELDS["as_version"].read(as_version)
     except UsageError:
-        return []  # which is reported already
+        return [], None  # which is reported already
     idle: list[str] = []
     if values:
         from broker_sim.config.effects import startup
 
+        take_settings(values, options, problems)
+        _take_nodes(values, options, problems)
         options["config"], idle, refused = startup(values, release)
-        values = options["config"]
         for line in refused:
             problems.add(UsageError(line), "config")
     try:
-        settings = BrokerConfig(values, release)
+        return idle, BrokerConfig(options.get("config"), release)
     except ConfigError as error:
         for line in str(error).split("\n"):
             problems.add(UsageError(line), "config")
-        return idle
+        return idle, None
+
+
+def _check_security(options: Mapping[str, Any], settings: BrokerConfig, problems: Problems) -> None:
+    """Whether users and certificates fit the security protocol."""
     secured = options.get("security_protocol", "PLAINTEXT"), options.get("users", {}), options.get("tls_dir")
     if secured == ("PLAINTEXT", {}, None):
-        return idle
+        return
     from broker_sim.authentication.security import Security
 
     try:
         Security(*secured, settings)
     except UsageError as error:
         problems.add(error, "security_protocol")
-    return idle

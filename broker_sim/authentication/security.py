@@ -142,8 +142,9 @@ class Security:
 
             self.users.replaced = replaced
 
-    def summary(self, listeners: Sequence[str] = ()) -> str:
-        """What clients must do, and what is not verified, in a line for people; of an open cluster. ``listeners``: the names of all."""
+    def summary(self, plaintext: Sequence[str] = ()) -> str:
+        """What clients must do, and what is not verified, in a line for people; of an open cluster. ``plaintext``: the names of
+        listeners without any."""
         said = [f"security.protocol {self.protocol}"]
         unverified = []
         if self.sasl is not None:
@@ -152,8 +153,8 @@ class Security:
                 unverified.append("OAuth tokens, which have no signature: a client of OAUTHBEARER may be any user")
         elif self.tls is not None and not self.tls.verify_mode:
             unverified.append("who clients are (ssl.client.auth is none)")
-        if "PLAINTEXT" in listeners:
-            unverified.append("clients of the listener PLAINTEXT")
+        if plaintext:
+            unverified.append(f"clients of the listener {' and '.join(plaintext)}")
         return "; ".join([*said, *(f"not verified: {what}" for what in unverified)])
 
     def close(self) -> None:

@@ -80,7 +80,10 @@ examples:
       behave as Kafka 3.9 (the Scala group coordinator), without the initial rebalance delay of 3 s
   broker-sim serve --security-protocol SASL_SSL --users-file ./users --tls-dir ./tls
       clients authenticate as users of ./users (lines like alice=secret) and trust ./tls/ca.pem, made at the first start
-  broker-sim serve --host 0.0.0.0 --port 9092 --advertised-host broker --listener EXTERNAL://localhost:29092
+  broker-sim serve --port 9092 --advertised-listener PLAINTEXT://localhost:32768
+      clients come through a proxy or a published port, and receive its address
+  broker-sim serve --host 0.0.0.0 --port 9092 --advertised-host broker \\
+      --listener EXTERNAL://:29092 --advertised-listener EXTERNAL://localhost:29092
       in a container: broker:9092 for clients in other containers, localhost:29092 for those on the host
   broker-sim serve --data ./copy-of-a-kafka-log-dir
       the topics, groups and offsets of a real Kafka, from its logs or from its __consumer_offsets-* directories alone
@@ -236,13 +239,15 @@ def _add_serve(commands: Commands) -> None:
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add("--advertised-host", metavar="HOST", help="host in the advertised listeners (default: --host)")
     add("--port", default=0, help="port of the first broker; the others use the next ones (default: free ports)")
+    named = {**_REPEATABLE, "metavar": "NAME://HOST:PORT"}
+    add("--listener", **named, help="also listen on this address (no host: that of --host); repeatable")
     add(
-        "--listener",
-        **_REPEATABLE,
-        metavar="NAME://HOST:PORT",
-        help="also listen on this port, and advertise this address to clients that connect to it; repeatable",
+        "--advertised-listener",
+        **named,
+        help="address that clients of a listener receive (default: its own); repeatable",
     )
     add("--brokers", default=1, metavar="N", help="number of brokers, node ids from 1 (default: 1)")
+    add("--rack", **_REPEATABLE, help="rack of a broker, in turn; repeatable")
     add("--topic", type=_topic, **_REPEATABLE, metavar="NAME[:PARTITIONS]", help="create a topic; repeatable")
     add("--data", metavar="DIR", help="keep logs in this directory; an existing one is loaded (default: in memory)")
     add(
@@ -462,6 +467,8 @@ def _serve(arguments: argparse.Namespace) -> int:
             port=arguments.port,
             advertised_host=arguments.advertised_host,
             listeners=arguments.listener,
+            advertised_listeners=arguments.advertised_listener,
+            racks=arguments.rack,
             security_protocol=arguments.security_protocol,
             users=security.users(arguments),
             tls_dir=arguments.tls_dir,
@@ -527,7 +534,7 @@ async def _serve_until_signal(
     import asyncio
     import threading
 
-    from broker_sim.cli import process
+    from broker_sim.cli import process, security
     from broker_sim.config.settings import has_tls
 
     stop = asyncio.Event()
@@ -549,7 +556,7 @@ async def _serve_until_signal(
         if control is not None:
             print(f"{CONTROL}{control.url}", flush=True)
         if cluster.state.security_protocol != "PLAINTEXT":
-            print(f"broker-sim serve: {cluster.security.summary(cluster.listener_names)}", file=sys.stderr, flush=True)
+            complain("broker-sim serve", security.summary_of(cluster))
         _prepare(cluster, loop)
         try:
             await stop.wait()

@@ -7,12 +7,15 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError
 from broker_sim.fields.kinds import is_utf8
 
-__all__ = ["USERS_VARIABLE", "add_options", "by_options", "open_to_others", "users"]
+if TYPE_CHECKING:
+    from broker_sim.api.cluster import Cluster
+
+__all__ = ["USERS_VARIABLE", "add_options", "by_options", "open_to_others", "summary_of", "users"]
 
 USERS_VARIABLE = "BROKER_SIM_USERS"
 _MAX_BYTES = 1 << 20
@@ -99,6 +102,13 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip() and not line.startswith("#"):
             yield number, line.removesuffix("\r")
+
+
+def summary_of(cluster: Cluster) -> str:
+    """What its clients must do, and what is not verified."""
+    (broker, *_) = cluster.brokers
+    plaintext = [name for name in cluster.listener_names if broker.protocol(name) == "PLAINTEXT"]
+    return cluster.security.summary(plaintext)
 
 
 def open_to_others(arguments: argparse.Namespace) -> Iterator[str]:

@@ -22,23 +22,15 @@ from broker_sim.config.settings import broker_settings, parse_release, to_text
 
 __all__ = ["OTHERS", "REFUSED", "SettingWarning", "Startup", "idle_text", "refusal", "startup", "warn_of"]
 
-_LISTENERS = "use host, port, advertised_host and listeners (serve --host, --port, --advertised-host, --listener)"
-_NODES = "brokers have the node ids from 1 on; use brokers (serve --brokers)"
 _LOGS = "use data_dir (serve --data)"
 _PROTOCOL = "use security_protocol (serve --security-protocol)"
 _CERTIFICATES = "use tls_dir (serve --tls-dir)"
 
 REFUSED: Mapping[str, str] = {
-    "advertised.listeners": _LISTENERS,
     "authorizer.class.name": "there are no ACLs here: every client may do everything",
-    "broker.id": _NODES,
-    "broker.rack": "brokers have no racks here",
     "inter.broker.protocol.version": "use as_version (serve --as-version)",
-    "listener.security.protocol.map": _PROTOCOL,
-    "listeners": _LISTENERS,
     "log.dir": _LOGS,
     "log.dirs": _LOGS,
-    "node.id": _NODES,
     "sasl.jaas.config": "use users (serve --user)",
     "security.inter.broker.protocol": _PROTOCOL,
     "ssl.keystore.certificate.chain": _CERTIFICATES,

@@ -153,6 +153,9 @@ VERBS: dict[str, dict[str, Verb]] = {
         "down": Verb("broker.down", ("broker",), ("broker down 2", "broker down 2 --graceful")),
         "up": Verb("broker.up", ("broker",), ("broker up 2",)),
         "restart": Verb("broker.restart", ("broker",), ("broker restart 1",)),
+        "advertise": Verb(
+            "broker.advertise", ("broker", "listener"), ("broker advertise 1 EXTERNAL://localhost:32768",)
+        ),
         "restart-all": Verb("broker.restart_all", (), ("broker restart-all",)),
     },
     "leader": {

@@ -102,6 +102,26 @@ async def restart(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 
 @operation(
+    "broker.advertise",
+    "POST /brokers/{broker}/advertise",
+    NODE,
+    Field(
+        "listener",
+        Text(),
+        "NAME://HOST:PORT, or HOST:PORT of the first listener",
+        required=True,
+        example="localhost:32768",
+    ),
+    answer=BROKER,
+)
+async def advertise(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Advertise another address of a broker, as Kafka's advertised.listeners, from the next response on."""
+    check_broker(cluster, given["broker"])
+    cluster.broker(given["broker"]).advertise(given["listener"])
+    return shown(cluster, given["broker"])
+
+
+@operation(
     "broker.restart_all",
     "POST /brokers/restart",
     Field("graceful", Flag(), "send pending responses before the connections are closed"),

@@ -273,7 +273,7 @@ _FORMS: dict[str, Callable[[Any], str]] = {
     "journal.mark": event_line,
     "journal.next": event_line,
     "journal.recent": lambda answer: str(answer["text"]),
-    **{f"broker.{verb}": _broker for verb in ("get", "down", "up", "restart")},
+    **{f"broker.{verb}": _broker for verb in ("get", "down", "up", "restart", "advertise")},
     "broker.list": _each("brokers", _broker),
     "broker.restart_all": _each("brokers", _broker),
     **{f"topic.{verb}": _topic for verb in ("get", "create", "fill", "grow")},

@@ -174,14 +174,14 @@ def _check_node(broker: Broker, name: str, expected: str) -> None:
 def _identity(broker: Broker) -> dict[str, str]:
     """The settings in which brokers of one cluster differ: this broker's."""
     state = broker.state
-    listeners = ",".join(f"{name}://{address(host, port)}" for name, (host, port) in broker.advertised.items())
-    protocols = ",".join(f"{name}:{broker.protocol(name)}" for name in broker.advertised)
+    endpoints = broker.endpoints.items()
+    protocols = ",".join(f"{name}:{endpoint.protocol}" for name, endpoint in endpoints)
     shown = {
-        "advertised.listeners": listeners,
+        "advertised.listeners": ",".join(f"{name}://{address(own.host, own.port)}" for name, own in endpoints),
         "broker.id": str(broker.node_id),
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": f"{protocols},CONTROLLER:PLAINTEXT",
-        "listeners": listeners,
+        "listeners": ",".join(f"{name}://{address(*(own.bound or own[:2]))}" for name, own in endpoints),
         "log.dirs": IN_MEMORY if state.disk.data_dir is None else str(state.disk.data_dir),
         "node.id": str(broker.node_id),
         "process.roles": "broker,controller" if broker.node_id == state.controller_id else "broker",

@@ -243,7 +243,12 @@ EVENTS: dict[str, dict[str, str]] = {
         "first": "offset of the first lost record",
         "last": "offset of the last lost record",
     },
-    "broker": {"broker": "node id", "action": "`down`, `up`, `restarted`"},
+    "broker": {
+        "broker": "node id",
+        "action": "`down`, `up`, `restarted`; `advertises`: clients receive another address from now on",
+        "listener?": "of `advertises`: the name of the listener",
+        "address?": "of `advertises`: host and port, `localhost:32768`",
+    },
     "cluster": {
         "action": "`killed`: the process of all brokers; `power lost`: all their machines; `started`: again from their disk",
         "process": "number of the process, from 1 on",
@@ -302,7 +307,7 @@ DESCRIPTIONS = {
     "state": "A fault state of a log partition was set or cleared.",
     "leader": "The leader or leader epoch of a partition changed.",
     "data_loss": "A log lost committed records, as in an unclean election or after a restored backup.",
-    "broker": "A broker was stopped or started.",
+    "broker": "A broker was stopped or started, or advertises another address.",
     "cluster": "All brokers of a simulation failed at once, or were started again from their disk.",
     "load": "A coordinator loaded or unloaded its partition.",
     "clock": "The test advanced the clock.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:  # what the layers above hang onto a broker
     from broker_sim.handlers.fetch_session import FetchSessions
@@ -14,7 +14,16 @@ if TYPE_CHECKING:  # what the layers above hang onto a broker
     from broker_sim.runtime.share_state_coordinator import ShareStateCoordinator
     from broker_sim.runtime.transaction_coordinator import TransactionCoordinator
 
-__all__ = ["Broker"]
+__all__ = ["Broker", "Endpoint"]
+
+
+class Endpoint(NamedTuple):
+    """A listener of a broker: its advertised host and port, its security protocol, and where it listens if that is another address."""
+
+    host: str
+    port: int
+    protocol: str = "PLAINTEXT"
+    bound: tuple[str, int] | None = None
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -22,8 +31,8 @@ class Broker:
     """One broker of the cluster, with what the layers above hang onto it."""
 
     node_id: int
-    advertised: dict[str, tuple[str, int]]
-    """Host and port by the name of the listener, its first one first."""
+    endpoints: dict[str, Endpoint]
+    """By the name of the listener, its first one first."""
     state: ClusterState = dataclasses.field(repr=False)
     rack: str | None = None
     alive: bool = True
@@ -43,17 +52,23 @@ class Broker:
     @property
     def host(self) -> str:
         """The advertised host of its first listener."""
-        return next(iter(self.advertised.values()))[0]
+        return next(iter(self.endpoints.values())).host
 
     @property
     def port(self) -> int:
         """The advertised port of its first listener."""
-        return next(iter(self.advertised.values()))[1]
+        return next(iter(self.endpoints.values())).port
 
     def endpoint(self, listener: str) -> tuple[int, str, int, str | None]:
         """Node id, rack, and the host and port that the listener with this name advertises (BrokerRegistration.node)."""
-        return self.node_id, *self.advertised[listener], self.rack
+        endpoint = self.endpoints[listener]
+        return self.node_id, endpoint.host, endpoint.port, self.rack
 
     def protocol(self, listener: str) -> str:
         """The security protocol of the listener with this name (listener.security.protocol.map)."""
-        return listener if listener == "PLAINTEXT" else self.state.security_protocol
+        return self.endpoints[listener].protocol
+
+    def advertise(self, listener: str, host: str, port: int) -> None:
+        """Advertise another address of this listener from now on."""
+        self.endpoints[listener] = self.endpoints[listener]._replace(host=host, port=port)
+        self.state.lapse()

@@ -28,8 +28,7 @@ from broker_sim.common.refusals import Once
 from broker_sim.common.slices import Pace, Slices, at_once
 from broker_sim.config.settings import BrokerConfig, ConfigError
 from broker_sim.metadata.answers import Answers
-from broker_sim.metadata.broker import Broker
-from broker_sim.metadata.creation_limits import check_records, check_total
+from broker_sim.metadata.broker import Broker, Endpoint
 from broker_sim.metadata.entity_configs import Entity
 from broker_sim.metadata.log_maintenance import LogMaintenance
 from broker_sim.metadata.persistence import Persistence
@@ -168,20 +167,21 @@ class ClusterState:
         `topics`: the changed ones, by default all; `adding`: partitions that the only topic among them gets if the write
         succeeds. Raises KAFKA_STORAGE_ERROR: then the disk has the previous state.
         """
-        self._lapse()
+        self.lapse()
         self.disk.write(topics, adding)
 
     def has_changed(self, *topics: Topic) -> None:
         """As `changed`, for changes that don't depend on the disk: if it can't be written, the state is written with the next change,
         or at the end."""
-        self._lapse()
+        self.lapse()
         self.disk.write_if_it_can(topics)
 
     def together(self) -> AbstractContextManager[None]:
         """In this block changes reported to `has_changed` are written together at its end, since each write waits for the disk."""
         return self.disk.together()
 
-    def _lapse(self) -> None:
+    def lapse(self) -> None:
+        """Cached responses are out of date."""
         self.version += 1
         self.answers.clear()
 
@@ -205,10 +205,14 @@ class ClusterState:
     # -------------------------------------------------------------------------------------------- brokers
 
     def add_broker(self, node_id: int, host: str, port: int, rack: str | None = None) -> Broker:
-        """Register a broker, by the advertised address of its first listener; leaders of topics made later are spread over it too."""
-        broker = Broker(node_id, {self.security_protocol: (host, port)}, self, rack)
-        self.brokers[node_id] = broker
-        self._lapse()
+        """Register a broker with one listener, at this advertised address."""
+        endpoint = Endpoint(host, port, self.security_protocol)
+        return self.register_broker(node_id, {self.security_protocol: endpoint}, rack)
+
+    def register_broker(self, node_id: int, endpoints: dict[str, Endpoint], rack: str | None = None) -> Broker:
+        """Register a broker by its listeners; leaders of topics made later are spread over it too."""
+        broker = self.brokers[node_id] = Broker(node_id, endpoints, self, rack)
+        self.lapse()
         return broker
 
     def broker_ids(self) -> list[int]:
@@ -328,6 +332,8 @@ class ClusterState:
 
     def _place(self, partitions: int, factor: int, validate_only: bool) -> list[list[int]]:
         """Replicas for new partitions on the brokers alive; raises as the controller's replica placer does."""
+        from broker_sim.metadata.creation_limits import check_records, check_total
+
         nodes = [broker.node_id for broker in self.alive_brokers()]
         check_factor(factor, len(nodes), self.config.release)
         check_total(self.config.release, partitions)

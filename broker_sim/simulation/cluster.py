@@ -132,6 +132,7 @@ class SimCluster(Cluster):
         if self._own_clock:
             options["clock"] = self._clock_of(process)
         super().__init__(len(hosts), topics, port=PORT, **options)
+        self._listeners.places = [(host, PORT) for host in hosts]
         if self._disk is not None:
             self._mount()
             self._ignore_killed_callbacks()
@@ -181,12 +182,6 @@ class SimCluster(Cluster):
 
     def _listen(self, host: str, port: int) -> Any:
         return self._network.listen(host, port)
-
-    def _listens_on(self, node_id: int) -> tuple[str, int]:
-        return self.hosts[node_id - 1], PORT
-
-    def _advertises(self, node_id: int) -> str:
-        return self.hosts[node_id - 1]
 
     def _files(self) -> Files:
         return super()._files() if self._disk is None else self._disk

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -9,6 +10,7 @@ import socket
 import ssl
 import tomllib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, cast
 
@@ -202,23 +204,29 @@ async def test_a_port_in_use_is_one_error_that_leaves_no_other_port_taken() -> N
     first = free_ports(3)
     with socket.create_server(("127.0.0.1", first + 2)):
         with pytest.raises(ClusterError, match=f"^port {first + 2} of 127.0.0.1 is in use$"):
-            await Cluster(port=first, listeners=[f"A://localhost:{first + 1}", f"B://localhost:{first + 2}"]).start()
+            await Cluster(port=first, listeners=[f"A://localhost:{first + 1}", f"B://:{first + 2}"]).start()
         for port in (first, first + 1):
             with socket.create_server(("127.0.0.1", port)):
                 pass
 
 
 async def test_brokers_describe_all_their_listeners() -> None:
-    async with secured(listeners=["PLAINTEXT://[::1]:0", "EXTERNAL://localhost:0"]) as kafka:
+    listeners, told = (
+        ["PLAINTEXT://0.0.0.0:0", "EXTERNAL://localhost:0"],
+        ["PLAINTEXT://[::1]:0", "EXTERNAL://me:32768"],
+    )
+    async with secured(listeners=listeners, advertised_listeners=told) as kafka:
         keys = ["listeners", "advertised.listeners", "listener.security.protocol.map"]
         request = DescribeConfigsRequest([DescribeConfigsResource(4, "1", keys)])
-        wire = await Wire.connect(f"127.0.0.1:{kafka.brokers[0].advertised['PLAINTEXT'][1]}")
+        ports = [endpoint.bound[1] for endpoint in kafka.brokers[0].endpoints.values() if endpoint.bound]
+        wire = await Wire.connect(f"127.0.0.1:{ports[1]}")
         values = {config.name: config.value for config in (await wire.send(request, 4)).results[0].configs}
         await wire.close()
-        shown = ",".join(f"{name}://{kafka.bootstrap_of(name)}" for name in ("SASL_PLAINTEXT", "PLAINTEXT", "EXTERNAL"))
+        bound = zip(("127.0.0.1", "0.0.0.0", "localhost"), ports, strict=True)
+        names = ("SASL_PLAINTEXT", "PLAINTEXT", "EXTERNAL")
         assert values == {
-            "listeners": shown,
-            "advertised.listeners": shown,
+            "listeners": ",".join(f"{name}://{host}:{port}" for name, (host, port) in zip(names, bound, strict=True)),
+            "advertised.listeners": f"SASL_PLAINTEXT://127.0.0.1:{ports[0]},PLAINTEXT://[::1]:{ports[1]},EXTERNAL://me:32768",
             "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT,"
             "EXTERNAL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
         }
@@ -283,9 +291,14 @@ def test_the_compose_file_s_broker_is_reached_from_containers_and_from_the_host(
     assert entry is not None
     arguments = parse([*json.loads(entry[1])[1:], *broker["command"]])
     assert (arguments.host, arguments.port, arguments.advertised_host) == ("0.0.0.0", "9092", "broker")
-    listener = read_options({"listeners": arguments.listener})["listeners"][0]
-    assert broker["ports"] == [f"{listener.port}:{listener.port}"]
-    assert listener.host == "localhost"
+    given = {
+        "listeners": arguments.listener,
+        "advertised_listeners": arguments.advertised_listener,
+        "host": arguments.host,
+    }
+    listener = read_options(given)["listeners"][1]
+    assert broker["ports"] == [f"{listener.advertised_port}:{listener.port}"]
+    assert (listener.host, listener.advertised_host) == ("0.0.0.0", "localhost")
 
 
 def test_the_image_has_what_its_broker_may_be_asked_for() -> None:
@@ -296,6 +309,151 @@ def test_the_image_has_what_its_broker_may_be_asked_for() -> None:
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert {"compression", "control", "tls", "uvloop"} <= set(extras[1].split(",")) <= set(known)
     assert re.search(r"^HEALTHCHECK .*\\\n +CMD \[", image, re.MULTILINE)
+
+
+# --- what is advertised and what is bound -------------------------------------------------------------------------------
+
+
+class Proxy:
+    """A port forwarding such as `docker run -P`, an ssh tunnel or toxiproxy: what comes to its port goes on to another."""
+
+    def __init__(self, port: int) -> None:
+        self.target, self.taken = port, 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Proxy:
+        self._server = await asyncio.start_server(self._take, "127.0.0.1", 0)
+        self.port: int = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.taken += 1
+        there, back = await asyncio.open_connection("127.0.0.1", self.target)
+        for source, sink in ((reader, back), (there, writer)):
+            task = asyncio.create_task(self._copy(source, sink))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _copy(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        try:
+            while data := await source.read(65536):
+                sink.write(data)
+                await sink.drain()
+        except ConnectionError:
+            pass
+        finally:
+            sink.close()
+
+
+def ports_of(kafka: Cluster) -> list[int]:
+    """Those that the first listeners of the brokers are bound to."""
+    bound = [next(iter(broker.endpoints.values())).bound for broker in kafka.brokers]
+    return [place[1] for place in bound if place is not None]
+
+
+async def test_clients_come_through_proxies_that_are_advertised_after_the_start() -> None:
+    config = {"group.initial.rebalance.delay.ms": 0}
+    async with AsyncExitStack() as stack:
+        kafka = await stack.enter_async_context(Cluster(brokers=3, topics={"orders": 3}, config=config))
+        proxies = [await stack.enter_async_context(Proxy(port)) for port in ports_of(kafka)]
+        for broker, proxy in zip(kafka.brokers, proxies, strict=True):
+            kafka.broker(broker.node_id).advertise(f"localhost:{proxy.port}")
+        bootstrap = f"localhost:{proxies[0].port}"
+        assert kafka.bootstrap == ",".join(f"localhost:{proxy.port}" for proxy in proxies)
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            for partition in range(3):
+                await producer.send_and_wait("orders", b"one", partition=partition)
+        settings: dict[str, Any] = {"group_id": "billing", "auto_offset_reset": "earliest"}
+        async with AIOKafkaConsumer("orders", bootstrap_servers=bootstrap, **settings) as consumer:
+            assert [(await consumer.getone()).value for _ in range(3)] == [b"one"] * 3
+        assert all(proxy.taken >= 2 for proxy in proxies)
+
+
+async def test_the_journal_has_what_is_advertised(kafka: Cluster) -> None:
+    events = kafka.observe().events
+    kafka.broker(1).advertise("EXTERNAL://other:1")
+    assert {key: events[-1][key] for key in ("event", "broker", "action", "listener", "address")} == {
+        "event": "broker",
+        "broker": 1,
+        "action": "advertises",
+        "listener": "EXTERNAL",
+        "address": "other:1",
+    }
+
+
+async def test_what_is_advertised_outlives_restarts() -> None:
+    kafka = Cluster(brokers=2, listeners=["EXTERNAL://:0"], advertised_listeners=["EXTERNAL://outside:32768"])
+    async with kafka:
+        assert kafka.bootstrap_of("EXTERNAL") == "outside:32768,outside:32769"
+        kafka.broker(2).advertise("external://elsewhere:7")
+        await kafka.broker(2).restart()
+        assert kafka.bootstrap_of("EXTERNAL") == "outside:32768,elsewhere:7"
+        inside = kafka.bootstrap
+    async with kafka:
+        assert (kafka.bootstrap, kafka.bootstrap_of("EXTERNAL")) == (inside, "outside:32768,elsewhere:7")
+        assert [end[1:] for end in await in_metadata(kafka, "PLAINTEXT")] == [
+            ("127.0.0.1", port) for port in ports_of(kafka)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("listener", "said"),
+    [
+        ("EXTERNALS://h:1", "no listener 'EXTERNALS'; did you mean 'EXTERNAL'"),
+        ("h", "'PLAINTEXT://h' is not a listener, as in 'EXTERNAL://localhost:29092'"),
+        ("0.0.0.0:1", "clients can't connect to 0.0.0.0"),
+        ("h:0", "'h:0' has no port that clients can connect to"),
+    ],
+)
+async def test_what_can_not_be_advertised(kafka: Cluster, listener: str, said: str) -> None:
+    before = kafka.bootstrap
+    with pytest.raises(UsageError, match=re.escape(said)):
+        kafka.broker(1).advertise(listener)
+    assert kafka.bootstrap == before
+
+
+async def test_kafka_s_own_settings_say_it_too() -> None:
+    """As an image's KAFKA_LISTENERS and KAFKA_ADVERTISED_LISTENERS: the controller's listener is not opened."""
+    config = {
+        "listeners": "CLIENTS://:0,BROKER://127.0.0.1:0,CONTROLLER://:0",
+        "advertised.listeners": "CLIENTS://localhost:32768,BROKER://broker:9093",
+        "listener.security.protocol.map": "BROKER:PLAINTEXT,CLIENTS:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "node.id": "0",
+        "broker.rack": "eu-1",
+    }
+    async with Cluster(config=config, users={"alice": "secret"}) as kafka:
+        assert kafka.listener_names == ["CLIENTS", "BROKER"]
+        assert (kafka.bootstrap, kafka.bootstrap_of("BROKER")) == ("localhost:32768", "broker:9093")
+        bound = {name: endpoint.bound for name, endpoint in kafka.brokers[0].endpoints.items()}
+        assert bound["CLIENTS"] is not None
+        assert bound["BROKER"] is not None
+        wire = await Wire.connect(f"127.0.0.1:{bound['BROKER'][1]}")
+        answer = await wire.send(MetadataRequest(topics=[]), 12)
+        await wire.close()
+        assert [(b.node_id, b.host, b.port, b.rack) for b in answer.brokers] == [(0, "broker", 9093, "eu-1")]
+        wire = await Wire.connect(f"127.0.0.1:{bound['CLIENTS'][1]}")
+        assert (await authenticate(wire)).error_code == Err.NONE
+        assert ends((await wire.send(MetadataRequest(topics=[]), 12)).brokers) == [(0, "localhost", 32768)]
+        await wire.close()
+
+
+async def test_brokers_have_any_node_ids_and_racks_in_turn() -> None:
+    async with Cluster(brokers=3, topics={"orders": 3}, racks=["a", "b"], config={"node.id": 1000}) as kafka:
+        answer = await ask(kafka, "PLAINTEXT", DescribeClusterRequest(), 1)
+        assert [(b.broker_id, b.rack) for b in answer.brokers] == [(1000, "a"), (1001, "b"), (1002, "a")]
+        assert {partition.leader for partition in kafka.state.topics["orders"].partitions} == {1000, 1001, 1002}
+        await kafka.broker_down(1001)
+        assert await in_metadata(kafka, "PLAINTEXT") == [
+            (node.node_id, node.host, node.port) for node in kafka.brokers if node.node_id != 1001
+        ]
 
 
 def test_a_simulation_has_its_own_addresses() -> None:

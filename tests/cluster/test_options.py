@@ -40,14 +40,49 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"topics": {"orders": "six"}}, "topics: 'orders': 'six' is not a number for partitions"),
     ({"topics": {"orders": {"partitions": None}}}, "topics: 'orders': None is not a number for partitions"),
     ({"listeners": 3}, "listeners: 3 is not a list"),
-    ({"listeners": ["localhost:29092"]}, "'localhost:29092' is not a listener, as in 'EXTERNAL://localhost:29092'"),
+    ({"listeners": ["localhost:29092"]}, "'localhost:29092' is not a listener, as in 'EXTERNAL://0.0.0.0:29092'"),
     ({"listeners": ["EXTERNAL://localhost"]}, "'EXTERNAL://localhost' is not a listener"),
     ({"listeners": ["EXTERNAL://localhost:70000"]}, "'EXTERNAL://localhost:70000' is not a listener"),
     ({"listeners": ["EXTERNAL://a b:1"]}, "'EXTERNAL://a b:1' is not a listener"),
     ({"listeners": [7]}, "7 is not a listener"),
-    ({"listeners": ["A://0.0.0.0:1"]}, "'A://0.0.0.0:1': clients can't connect to 0.0.0.0 (expected a host that"),
-    ({"listeners": ["A://h:1", "a://h:2"]}, "A: each listener must have a different name, and the first one's is"),
-    ({"listeners": ["PLAINTEXT://h:1"]}, "PLAINTEXT: each listener must have a different name"),
+    (
+        {"advertised_listeners": ["PLAINTEXT://0.0.0.0:1"]},
+        "clients can't connect to 0.0.0.0 (expected a host that they",
+    ),
+    (
+        {"advertised_listeners": ["PLAINTEXT://:1"]},
+        "clients can't connect to an empty host (expected a host that they can",
+    ),
+    ({"advertised_listeners": ["A://h:1"], "listeners": ["B://:0"]}, "no listener A (expected PLAINTEXT, B)"),
+    ({"advertised_listeners": ["PLAINTEXT://h:65535"], "brokers": 2}, "PLAINTEXT: port 65535 is invalid for 2 brokers"),
+    (
+        {"advertised_listeners": ["PLAINTEXT://h:1"], "advertised_host": "h"},
+        "advertised_host and PLAINTEXT of advertised_listeners exclude each other; give one of them",
+    ),
+    ({"listeners": ["A://h:1", "a://h:2"]}, "A: each listener must have a different name"),
+    ({"listeners": ["PLAINTEXT://h:1"], "port": 2}, "PLAINTEXT: port says 2 already; give one of them"),
+    (
+        {"config": {"listeners": "A://:1", "listener.security.protocol.map": "B:SSL"}},
+        "A: no security protocol (expected one in listener.security.protocol.map)",
+    ),
+    ({"config": {"listeners": "PLAINTEXT://:1"}, "port": 2}, "port and the setting listeners exclude each other"),
+    (
+        {"config": {"listeners": "PLAINTEXT://:1"}, "listeners": ["A://:2"]},
+        "listeners and the setting listeners exclude each other; give one of them",
+    ),
+    ({"config": {"listeners": "9092"}}, "listeners: '9092' is not a listener, as in 'EXTERNAL://0.0.0.0:29092'"),
+    (
+        {"config": {"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}},
+        "advertised.listeners: 'PLAINTEXT://0.0.0.0:1': clients can't connect to 0.0.0.0",
+    ),
+    ({"config": {"listener.security.protocol.map": "A:TLS"}}, "'A:TLS' is not the protocol of a listener"),
+    (
+        {"config": {"listeners": "A://:1,B://:2", "listener.security.protocol.map": "A:SSL,B:SASL_SSL"}},
+        "SASL_SSL and SSL: brokers have one security protocol beside PLAINTEXT",
+    ),
+    ({"config": {"node.id": "one"}}, "node.id: 'one' is not a whole number"),
+    ({"config": {"node.id": 1, "broker.id": 2}}, "node.id and broker.id are different; give one of them"),
+    ({"config": {"broker.rack": "a"}, "racks": ["b"]}, "racks and the setting broker.rack exclude each other"),
     ({"listeners": ["CONTROLLER://h:1"]}, "CONTROLLER: each listener must have a different name"),
     ({"listeners": ["SASL_SSL://h:1"]}, "SASL_SSL: the security protocol is PLAINTEXT (expected PLAINTEXT, or a"),
     ({"listeners": ["A://h:65535"], "brokers": 2}, "A: port 65535 is invalid for 2 brokers"),
@@ -89,7 +124,7 @@ def test_all_mistakes_are_told_at_once() -> None:
 
 def test_what_is_spelled_is_read_as_over_http() -> None:
     kafka = Cluster(brokers="2", sync="yes", seed="7", config={"num.partitions": 3.0})  # type: ignore[arg-type]
-    assert (len(kafka._ports), kafka._sync, kafka.seed) == (2, True, 7)
+    assert (len(kafka._nodes), kafka._sync, kafka.seed) == (2, True, 7)
     assert kafka.config.int("num.partitions") == 3
 
 
@@ -148,6 +183,6 @@ def test_the_options_of_both_clusters_are_one() -> None:
     options, own = get_type_hints(Options), get_type_hints(Cluster.__init__, vars(cluster))
     assert {name: own[name] for name in options} == options
     defaults = {name: each.default for name, each in inspect.signature(Cluster.__init__).parameters.items()}
-    assert {
-        name: value for name, value in defaults.items() if value not in (None, inspect.Parameter.empty)
-    } == read_options({})
+    assert {name: value for name, value in defaults.items() if value not in (None, inspect.Parameter.empty)} == {
+        name: value for name, value in read_options({}).items() if name not in ("listeners", "nodes")
+    }

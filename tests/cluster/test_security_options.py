@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from broker_sim.api.cluster import Cluster, ClusterError
+from broker_sim.cli.security import summary_of
 from broker_sim.common.text import UsageError
 from broker_sim.scenario.attached import Attached
 from broker_sim.scenario.clients import Access
@@ -74,7 +75,7 @@ def test_arguments_that_do() -> None:
             {
                 "security_protocol": "SASL_SSL",
                 "users": ALICE,
-                "listeners": ["PLAINTEXT://localhost:0", "OUTSIDE://h:0"],
+                "listeners": ["PLAINTEXT://localhost:0", "OUTSIDE://:0"],
             },
             "security.protocol SASL_SSL; SASL mechanisms PLAIN, SCRAM-SHA-512, SCRAM-SHA-256; not verified: clients of the "
             "listener PLAINTEXT",
@@ -85,7 +86,7 @@ async def test_the_summary_says_what_is_enabled_and_what_is_not_verified(
     arguments: dict[str, Any], summary: str
 ) -> None:
     async with Cluster(**arguments) as kafka:
-        assert kafka.security.summary(kafka.listener_names) == summary
+        assert summary_of(kafka) == summary
 
 
 async def test_it_starts_again_with_what_was_changed() -> None:

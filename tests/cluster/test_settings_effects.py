@@ -128,15 +128,8 @@ COMPUTED = re.compile(
 """Names that the code puts together (entity_configs, share_partitions, create_internal_topic)."""
 
 SHOWN_ALONE = {
-    "advertised.listeners",
-    "broker.id",
-    "broker.rack",
-    "controller.listener.names",
     "inter.broker.protocol.version",
-    "listener.security.protocol.map",
-    "listeners",
     "log.dirs",
-    "node.id",
     "process.roles",
     # a synonym in the table of units, a default of groups', names that are only refused
     "compression.type",

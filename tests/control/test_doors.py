@@ -33,6 +33,7 @@ IN_PYTHON: dict[str, tuple[type, str]] = {
     "broker.down": (Cluster, "broker_down"),
     "broker.up": (BrokerHandle, "up"),
     "broker.restart": (BrokerHandle, "restart"),
+    "broker.advertise": (BrokerHandle, "advertise"),
     "broker.restart_all": (Cluster, "restart_all"),
     "clock.get": (TimeControl, "now_ms"),
     "clock.advance": (TimeControl, "advance"),

@@ -90,5 +90,11 @@ class BrokerHandle:
         """Stop and start it; its coordinators load their logs."""
         await self.cluster.restart(self.node_id, graceful=graceful)
 
+    def advertise(self, listener: str) -> None:
+        """Advertise another address from now on, as with Kafka's advertised.listeners: ``EXTERNAL://localhost:32768``, or for the
+        first listener ``localhost:32768``. Connections stay open; clients learn the address with their next Metadata or FindCoordinator
+        response. The broker keeps it when it restarts. Raises UsageError."""
+        self.cluster.advertise(self.node_id, listener)
+
     def __repr__(self) -> str:
         return f"<{self.name} at {self.address}>"
