@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+import socket
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from tests.support import leftovers
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -253,3 +258,16 @@ def test_who_leaves_something_behind_is_named_and_nobody_else(
     result.assert_outcomes(passed=PLANTED.count("def test_") + 1 - 1, failed=1, errors=len(LEFT))
     failed = text.partition("_ test_that_fails _")[2].partition("short test summary")[0]
     assert re.search(r"Captured left behind teardown -+\nlistening socket 127\.0\.0\.1:\d+, opened in", failed), failed
+
+
+def test_a_connection_to_the_jvm_of_a_spark_session_is_no_test_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as jvm, socket.create_server(("127.0.0.1", 0)) as other:
+        parameters = SimpleNamespace(port=jvm.getsockname()[1])
+        gateway = SimpleNamespace(gateway_parameters=parameters)
+        context = SimpleNamespace(SparkContext=SimpleNamespace(_gateway=gateway))
+        monkeypatch.setitem(sys.modules, "pyspark.core.context", context)
+        before = leftovers.look()
+        with socket.create_connection(jvm.getsockname()):
+            assert leftovers.look() == before
+        with socket.create_connection(other.getsockname()) as client:
+            assert [thing[:2] for thing in leftovers.look() - before] == [("fd", client.fileno())]

@@ -254,7 +254,7 @@ def _add_serve(commands: Commands) -> None:
         "--import-describe",
         **_REPEATABLE,
         metavar="FILE",
-        help="load groups from a file: output of kafka-consumer-groups --describe, or JSON; repeatable",
+        help="load groups from a file: output of kafka-consumer-groups --describe, rpk or kcl group describe, or JSON; repeatable",
     )
     add(
         "--internal-topics",

@@ -1,4 +1,5 @@
-"""The tables that `kafka-consumer-groups --describe` prints, read as rows: those of 3.4 and of 4.x, in any number and order.
+"""The tables that `kafka-consumer-groups --describe` prints, read as rows: those of 3.4 and of 4.x, in any number and order; also those
+of `rpk group describe`, `kcl group describe`, and the offsets of `kafka-streams-groups --describe --verbose`.
 
     for row in read_rows(text):
         row.kind, row.number, row["GROUP"], row.get("CURRENT-OFFSET")
@@ -11,6 +12,7 @@ Rules:
 3. `-` and nothing stand for a missing value: None.
 4. What precedes the first table is passed over, and so is a shell's or a logger's line behind it. Any other line that is
    neither a row nor a header is a UsageError with its number: a damaged row must not be lost in silence.
+5. A table of another tool that lacks what an import needs is a UsageError that names the tool (`other_tools`).
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
 from broker_sim.common.text import UsageError, unknown
+from broker_sim.migration.other_tools import NAMES, PER_TOPIC, is_of_streams, refused_message, refused_table, summary
 from broker_sim.migration.pasted_text import PastedLine, read_lines
 
 OFFSETS = "offsets"
@@ -43,6 +46,9 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "CONSUMER-ID",
         "HOST",
         "CLIENT-ID",
+        "LOG-START-OFFSET",
+        "GROUP-INSTANCE-ID",
+        "ERROR",
     ),
     MEMBERS: (
         "GROUP",
@@ -57,6 +63,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "TARGET-EPOCH",
         "TARGET-ASSIGNMENT",
         "UPGRADED",
+        "MEMBER-EPOCH",
+        "SUBSCRIBED-TOPICS",
     ),
     STATE: (
         "GROUP",
@@ -70,8 +78,9 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 }
 """Kind of table -> the columns that it may have; the one that identifies it is in `_TELLING`."""
 
-_NAMES = frozenset(name for columns in COLUMNS.values() for name in columns)
+_NAMES = frozenset(name for columns in COLUMNS.values() for name in columns) | NAMES.keys()
 _TELLING = {"CURRENT-OFFSET": OFFSETS, "#PARTITIONS": MEMBERS, "#MEMBERS": STATE}
+_SECOND = ("TOPIC", "PARTITION", "CONSUMER-ID", "STATE", "COORDINATOR", "MEMBER", "ASSIGNMENT")
 _NAME = re.compile(r"COORDINATOR \(ID\)|\S+")
 _GROUP_MESSAGE = re.compile(
     r"(?:Error: |Warning: )?Consumer group '(?P<group>.*)' (?P<says>has no active members|is rebalancing|does not exist)\."
@@ -80,6 +89,8 @@ _NUMBER = re.compile(r"-?[0-9]*")
 _ASSIGNED = re.compile(r"-?|([^\s(:]+[(:][0-9,]*\)?[,;]?\s*)+")
 _SHAPES = {
     **dict.fromkeys(("PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "#PARTITIONS", "#MEMBERS"), _NUMBER),
+    "LOG-START-OFFSET": _NUMBER,
+    "MEMBER-EPOCH": _NUMBER,
     **dict.fromkeys(
         ("LEADER-EPOCH", "GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", "CURRENT-EPOCH", "TARGET-EPOCH"), _NUMBER
     ),
@@ -97,6 +108,8 @@ class DescribedRow:
     number: int
     """Of the line, from 1 on."""
     values: dict[str, str | None] = field(default_factory=dict)
+    of_streams: bool = False
+    """Whether the table is one of kafka-streams-groups."""
 
     def get(self, column: str) -> str | None:
         """The value; None for ``-``, for nothing and where the table has no such column."""
@@ -135,7 +148,8 @@ class _Table:
     is_wrapped: bool
     """Whether the header was cut, so that every row was."""
     group: str | None = None
-    """Of a table without the column GROUP: that of the command that printed it."""
+    """Of a table without the column GROUP: that of the command that printed it, or of the lines above it."""
+    of_streams: bool = False
 
     def cells(self, line: PastedLine) -> list[str] | None:
         """The line's cells, a column each; None where it can't be a row of this table."""
@@ -176,7 +190,8 @@ class _Table:
     def row(self, number: int, cells: list[str]) -> DescribedRow:
         """The row that these cells are."""
         values = {name: None if cell in ("", "-") else cell for name, cell in zip(self.names, cells, strict=True)}
-        return DescribedRow(self.kind, number, values if self.group is None else {"GROUP": self.group, **values})
+        values = values if self.group is None else {"GROUP": self.group, **values}
+        return DescribedRow(self.kind, number, values, self.of_streams)
 
 
 def read_rows(text: str) -> Iterator[DescribedRow]:
@@ -194,6 +209,10 @@ def read_rows(text: str) -> Iterator[DescribedRow]:
             yield DescribedRow(SAYS, line.number, {"GROUP": said["group"], "SAYS": said["says"]})
         elif not line.words:
             pass
+        elif line.words[0] == "GROUP" and (described := summary(lines[at:])) is not None:
+            table, group, taken = None, described.group, described.lines
+            kind, values = described.says or (STATE, described.values)
+            yield DescribedRow(kind, line.number, values)
         elif _is_header(line.words):
             table, taken = _header(lines, at, group)
         elif table is not None and (not line.is_command or table.is_row(line)):
@@ -209,6 +228,9 @@ def read_rows(text: str) -> Iterator[DescribedRow]:
 
 
 def _without_table(line: PastedLine) -> UsageError:
+    refused = refused_message(line.text)
+    if refused is not None:
+        return UsageError(f"line {line.number}: {refused}")
     if line.words[0] == "Error:":
         return UsageError(f"line {line.number}: it is an error of the tool: {_shown(line.text)}")
     return UsageError(
@@ -228,8 +250,9 @@ def _shown(line: str) -> str:
 
 
 def _is_header(words: list[str]) -> bool:
-    return words[0] in ("GROUP", "TOPIC", "CONSUMER-ID") and any(
-        word in words[1:] for word in ("TOPIC", "PARTITION", "CONSUMER-ID", "STATE", "COORDINATOR", *_TELLING)
+    return words == PER_TOPIC or (
+        words[0] in ("GROUP", "TOPIC", "CONSUMER-ID", "MEMBER-ID")
+        and any(word in words[1:] for word in (*_SECOND, *_TELLING))
     )
 
 
@@ -250,23 +273,30 @@ def _header(lines: list[PastedLine], at: int, group: str | None) -> tuple[_Table
     columns = [(match[0], match.start()) for match in _NAME.finditer(text)]
     if line.cells is not None:
         columns = [(cell, 0) for cell in line.cells]
-    names = [name for name, _ in columns]
+    printed = [name for name, _ in columns]
+    refused = refused_table(printed, [line.text for line in lines[at + 1 : at + 3]])
+    if refused is not None:
+        raise UsageError(f"line {number}: {refused}")
+    names = [NAMES.get(name, name) for name in printed]
     kind = next((kind for name, kind in _TELLING.items() if name in names), None)
+    if kind is None and printed[0] == "MEMBER-ID":
+        kind = MEMBERS
     if kind is None:
         expected = " or ".join(_TELLING)
         raise UsageError(f"line {number}: a table without {expected}: the columns of --offsets, --members or --state")
     if names[0] != "GROUP" and group is None:
         raise UsageError(
-            f"line {number}: a table without the column GROUP (Kafka before 2.4 printed none), and no command with --group "
-            "before it; put such a command before the table"
+            f"line {number}: a table without the column GROUP (Kafka before 2.4 printed none; rpk and kcl name the group above "
+            "the table), and no command with --group before it; put such a command, or a line `GROUP NAME`, before the table"
         )
     for name in names:
         if name not in COLUMNS[kind]:
             raise UsageError(f"line {number}: {unknown(f'column of --{kind}', name, COLUMNS[kind])}")
     starts = [start for _, start in columns]
     ends = [start + len(name) for name, start in columns]
+    own = None if names[0] == "GROUP" else group
     squeezed = line.had_tabs or all(start == end + 1 for start, end in zip(starts[1:], ends, strict=False))
-    return _Table(kind, names, starts, squeezed, width, taken > 1, None if names[0] == "GROUP" else group), taken
+    return _Table(kind, names, starts, squeezed, width, taken > 1, own, is_of_streams(printed)), taken
 
 
 def _width(lines: list[PastedLine], at: int) -> int:

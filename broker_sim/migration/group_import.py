@@ -1,4 +1,5 @@
-"""Groups from the outside: what `kafka-consumer-groups --describe` printed, or JSON, becomes records of the offsets log.
+"""Groups from the outside: what `kafka-consumer-groups --describe`, `rpk group describe` or `kcl group describe` printed, or JSON,
+becomes records of the offsets log.
 
     imported = read_describe(Path("ticket.txt").read_text())
     for line in apply(cluster.state, cluster.runtime, imported):
@@ -21,30 +22,41 @@ The JSON is a list of groups, or an object {"groups": [...]}, or one group:
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from broker_sim.common.slices import at_once
-from broker_sim.common.text import UsageError, keys_once, unknown
+from broker_sim.common.text import UsageError, unknown
 from broker_sim.coordinator.loader import Loader
 from broker_sim.coordinator.outcome import Offset
 from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record, encode
 from broker_sim.metadata.cluster_state import ClusterState, KafkaError
-from broker_sim.metadata.creation_limits import MAX_AT_ONCE
 from broker_sim.metadata.foreign_directory import FARTHEST_END, pad_log
-from broker_sim.metadata.topics import OFFSETS_TOPIC, Partition, check_topic_name
+from broker_sim.metadata.topics import OFFSETS_TOPIC, Partition
 from broker_sim.migration.describe_output import MEMBERS, OFFSETS, SAYS, DescribedRow, has_table, read_rows
+from broker_sim.migration.described_json import read_json
+from broker_sim.migration.imported_groups import (
+    DEAD,
+    EMPTY,
+    LAST_PARTITION,
+    MAX_INT32,
+    MAX_INT64,
+    PREPARING,
+    STABLE,
+    STATES,
+    Imported,
+    ImportedGroup,
+    ImportedMember,
+    ImportedOffset,
+    checked_topic,
+)
 from broker_sim.runtime.group_coordinator import GroupCoordinator
 from broker_sim.runtime.log_reading import feeding
 from broker_sim.storage import Origin, StorageError
 from kafka_wire.codec import EncodeError
 from kafka_wire.codec import encode as to_bytes
-from kafka_wire.group_states import GROUP_STATES
 from kafka_wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
@@ -55,89 +67,11 @@ from kafka_wire.record_batch import build_batch
 
 __all__ = ["Imported", "ImportedGroup", "ImportedMember", "ImportedOffset", "apply", "read_describe", "read_files"]
 
-SESSION_TIMEOUT_MS = 45_000
-REBALANCE_TIMEOUT_MS = 300_000
-"""A Java consumer's defaults, for missing values of a description."""
-
-LAST_PARTITION = MAX_AT_ONCE - 1
-MAX_INT32 = 2**31 - 1
-MAX_INT64 = 2**63 - 1
 _BATCH_RECORDS = 2000
 _RECORD_ROOM = 32  # bytes of a record beside key and value, at most
 _ROOM = 128  # of a batch of one record
 _JSON = re.compile(r"\s*(\{|\[(?!\d{4}-))")  # a log's line may begin with a bracket, too: with a date
 _PROTOCOL_VERSION = b"\x00\x01"  # of ConsumerProtocol: subscriptions and assignments
-
-EMPTY, PREPARING, _, STABLE, DEAD = GROUP_STATES
-STATES = (*GROUP_STATES, "Assigning", "Reconciling")  # the last two of KIP-848
-
-
-@dataclass
-class ImportedOffset:
-    """A partition that a group has committed (``offset``), or that it is assigned without a commit; ``end`` is the log's."""
-
-    topic: str
-    partition: int
-    offset: int | None = None
-    end: int | None = None
-    leader_epoch: int = -1
-    metadata: str = ""
-
-
-@dataclass
-class ImportedMember:
-    """A member; ``topics`` None: those of its assignment, or of the group's."""
-
-    member_id: str
-    client_id: str = ""
-    client_host: str = ""
-    instance_id: str | None = None
-    assignment: dict[str, list[int]] = field(default_factory=dict)
-    topics: list[str] | None = None
-    session_timeout_ms: int = SESSION_TIMEOUT_MS
-    rebalance_timeout_ms: int = REBALANCE_TIMEOUT_MS
-
-
-@dataclass
-class ImportedGroup:
-    """A group as it was described; None is what wasn't said."""
-
-    group_id: str
-    state: str | None = None
-    generation: int | None = None
-    protocol_type: str | None = None
-    protocol: str | None = None
-    leader: str | None = None
-    members: dict[str, ImportedMember] = field(default_factory=dict)
-    offsets: dict[tuple[str, int], ImportedOffset] = field(default_factory=dict)
-    newer_protocol: bool = False
-    """Whether it was a KIP-848 group."""
-
-    def member(self, member_id: str) -> ImportedMember:
-        """The member of that id, made at the first call."""
-        return self.members.setdefault(member_id, ImportedMember(member_id))
-
-    def partitions(self) -> list[tuple[str, int]]:
-        """Every partition that is named."""
-        assigned = [(t, p) for m in self.members.values() for t, ps in m.assignment.items() for p in ps]
-        return list(dict.fromkeys([*self.offsets, *assigned]))
-
-
-@dataclass
-class Imported:
-    """The groups of an import, by their ids."""
-
-    groups: dict[str, ImportedGroup] = field(default_factory=dict)
-
-    def group(self, group_id: str) -> ImportedGroup:
-        """The group of that id, made at the first call."""
-        return self.groups.setdefault(group_id, ImportedGroup(group_id))
-
-    def only(self, group_id: str) -> Imported:
-        """That group alone. Raises UsageError where it isn't described."""
-        if group_id not in self.groups:
-            raise unknown("group", group_id, self.groups)
-        return Imported({group_id: self.groups[group_id]})
 
 
 # --- reading: tables ----------------------------------------------------------------------------------------------------
@@ -162,17 +96,20 @@ def read_files(paths: Iterable[str | os.PathLike[str]]) -> Imported:
 
 def read_describe(text: str, into: Imported | None = None) -> Imported:
     """Groups out of what `kafka-consumer-groups --describe` printed (3.4 to 4.x; --offsets, --members, --state, with or without
-    --verbose, any number of groups and tables), or out of JSON; added to ``into`` where given. Raises UsageError.
+    --verbose, any number of groups and tables), `rpk group describe`, `kcl group describe`, `kafka-streams-groups --describe
+    --verbose`, or out of JSON; added to ``into`` where given. Raises UsageError.
     """
     imported = Imported() if into is None else into
     if _JSON.match(text) and not has_table(text):
-        return _read_json(text, imported)
+        return read_json(text, imported)
     rows = list(read_rows(text))
     for row in rows:
         group = imported.group(row.need("GROUP"))
         {OFFSETS: _offset_row, MEMBERS: _member_row, SAYS: _apply_group_message}.get(row.kind, _state_row)(group, row)
     if not rows:
-        raise UsageError("no group found (expected the output of kafka-consumer-groups --describe, or JSON)")
+        raise UsageError(
+            "no group found (expected the output of kafka-consumer-groups --describe, rpk or kcl group describe, or JSON)"
+        )
     return imported
 
 
@@ -188,35 +125,52 @@ def _offset_row(group: ImportedGroup, row: DescribedRow) -> None:
     if (topic is None) != (partition is None):
         raise row.error("TOPIC and PARTITION must both have a value or both be -")
     if topic is not None and partition is not None:
-        _checked_topic(topic, row.error)
+        checked_topic(topic, row.error)
         epoch = row.integer("LEADER-EPOCH", -1, MAX_INT32)
+        end = row.integer("LOG-END-OFFSET", -1, FARTHEST_END)  # kcl prints -1 where the broker did not say it
         group.offsets[topic, partition] = ImportedOffset(
             topic,
             partition,
             row.integer("CURRENT-OFFSET", -(2**63), MAX_INT64),
-            row.integer("LOG-END-OFFSET", 0, FARTHEST_END),
+            None if end == -1 or row.get("ERROR") is not None else end,
             -1 if epoch is None else epoch,
         )
     elif member_id is None:
         raise row.error("neither a partition nor a member")
+    group.is_streams = group.is_streams or row.of_streams
     if member_id is None:
         return
-    member = group.member(member_id)
-    member.client_id, member.client_host = row.get("CLIENT-ID") or "", row.get("HOST") or ""
+    member = _described(group, row, member_id)
     if topic is not None and partition is not None:
         mine = member.assignment.setdefault(topic, [])
         if partition not in mine:
             mine.append(partition)
 
 
-def _member_row(group: ImportedGroup, row: DescribedRow) -> None:
-    member = group.member(row.need("CONSUMER-ID"))
+_INSTANCE = re.compile(r"(?P<host>\S+) \((?:instance=(?P<instance>[^,)]+))?[^)]*\)")
+"""A host as kcl prints it of a static member."""
+
+
+def _described(group: ImportedGroup, row: DescribedRow, member_id: str) -> ImportedMember:
+    """The member of a row, with its client, host and instance id."""
+    member = group.member(member_id)
     member.client_id, member.client_host = row.get("CLIENT-ID") or "", row.get("HOST") or ""
-    member.instance_id = row.get("GROUP-INSTANCE-ID")
+    member.instance_id = row.get("GROUP-INSTANCE-ID") or member.instance_id
+    static = _INSTANCE.fullmatch(member.client_host)
+    if static is not None:
+        member.client_host, member.instance_id = static["host"], static["instance"]
+    return member
+
+
+def _member_row(group: ImportedGroup, row: DescribedRow) -> None:
+    member = _described(group, row, row.need("CONSUMER-ID"))
     text = row.get("ASSIGNMENT") or row.get("CURRENT-ASSIGNMENT")
     if text is not None:
         member.assignment = _assignment(text, row)
-    group.newer_protocol = group.newer_protocol or row.get("CURRENT-EPOCH") is not None
+    subscribed = row.get("SUBSCRIBED-TOPICS")
+    if subscribed is not None:
+        member.topics = subscribed.split(",")
+    group.newer_protocol = group.newer_protocol or bool(row.get("CURRENT-EPOCH") or row.get("MEMBER-EPOCH"))
     row.integer("#PARTITIONS", 0, MAX_INT32)
 
 
@@ -225,10 +179,10 @@ _TOPIC_OF_4 = re.compile(r"([a-zA-Z0-9._-]+):([0-9,]*)")
 
 
 def _assignment(text: str, row: DescribedRow) -> dict[str, list[int]]:
-    """``orders(0,1), audit(0)`` of 3.x, ``orders:0,1;audit:0`` of 4.x."""
-    pattern, between = (_TOPIC_OF_3, ", ") if "(" in text else (_TOPIC_OF_4, ";")
+    """``orders(0,1), audit(0)`` of 3.x, ``orders:0,1;audit:0`` of 4.x, ``orders:0,1 audit:0`` of kcl."""
+    pattern, between = (_TOPIC_OF_3, r",\s*(?=[^,]*\()") if "(" in text else (_TOPIC_OF_4, r";\s*|\s+")
     result: dict[str, list[int]] = {}
-    for part in re.split(r",\s*(?=[^,]*\()" if between == ", " else r";\s*", text):
+    for part in re.split(between, text):
         match = pattern.fullmatch(part.strip())
         numbers = [] if match is None else [int(number) for number in match[2].split(",") if number]
         if match is None or max(numbers, default=0) > LAST_PARTITION:
@@ -247,156 +201,6 @@ def _state_row(group: ImportedGroup, row: DescribedRow) -> None:
     if epoch is not None:
         group.generation, group.newer_protocol = epoch, True
     row.integer("#MEMBERS", 0, MAX_INT32)
-
-
-def _checked_topic(topic: str, error: Callable[[str], UsageError]) -> None:
-    try:
-        check_topic_name(topic)
-    except KafkaError as wrong:
-        raise error(wrong.message or f"{topic!r} is not a topic name") from None
-    if topic == OFFSETS_TOPIC:
-        raise error(f"{OFFSETS_TOPIC} can't be a topic of an import")
-
-
-# --- reading: JSON ------------------------------------------------------------------------------------------------------
-
-_TEXT, _MAYBE_TEXT, _NUMBER = "a string", "a string or null", "a whole number"
-_GROUP_KEYS = {
-    "group": _TEXT,
-    "state": _MAYBE_TEXT,
-    "generation": _NUMBER,
-    "protocol_type": _MAYBE_TEXT,
-    "protocol": _MAYBE_TEXT,
-    "leader": _MAYBE_TEXT,
-    "members": "a list",
-    "offsets": "a list",
-}
-_MEMBER_KEYS = {
-    "member": _TEXT,
-    "client_id": _TEXT,
-    "client_host": _TEXT,
-    "instance": _MAYBE_TEXT,
-    "session_timeout_ms": _NUMBER,
-    "rebalance_timeout_ms": _NUMBER,
-    "topics": "a list or null",
-    "assignment": "an object or null",
-}
-_OFFSET_KEYS = {
-    "topic": _TEXT,
-    "partition": _NUMBER,
-    "offset": _NUMBER,
-    "end": _NUMBER,
-    "leader_epoch": _NUMBER,
-    "metadata": _TEXT,
-}
-_TYPES: dict[str, tuple[type, ...]] = {
-    _TEXT: (str,),
-    _MAYBE_TEXT: (str, type(None)),
-    _NUMBER: (int, type(None)),
-    "a list": (list,),
-    "a list or null": (list, type(None)),
-    "an object or null": (dict, type(None)),
-}
-
-
-def _read_json(text: str, imported: Imported) -> Imported:
-    try:
-        data = json.loads(text, object_pairs_hook=keys_once)
-    except UsageError:
-        raise
-    except json.JSONDecodeError as error:
-        raise UsageError(f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from None
-    except ValueError as error:
-        raise UsageError(f"not valid JSON: {error}") from None
-    except RecursionError:
-        raise UsageError("not valid JSON: nested too deeply") from None
-    at = ""
-    if isinstance(data, dict) and "groups" in data:
-        data, at = data["groups"], "groups"
-    if isinstance(data, dict):
-        data = [data]
-    if not isinstance(data, list) or not data:
-        raise UsageError(f"{at or 'the JSON'} is not a group or a list of groups")
-    for index, group in enumerate(data):
-        _group_of(imported, group, f"{at}[{index}]")
-    return imported
-
-
-def _keys(data: object, known: Mapping[str, str], needed: str, at: str) -> dict[str, Any]:
-    """The object at a place of the JSON, its keys and their types checked."""
-    if not isinstance(data, dict):
-        raise UsageError(f"{at} is not an object")
-    for key, value in data.items():
-        if key not in known:
-            raise UsageError(f"{at}: {unknown('key', key, known)}")
-        if not isinstance(value, _TYPES[known[key]]) or isinstance(value, bool):
-            raise UsageError(f"{at}.{key} is {value!r} (expected {known[key]})")
-    for key in needed.split():
-        if data.get(key) is None:
-            raise UsageError(f"{at} has no {key!r}")
-    return data
-
-
-def _within(data: Mapping[str, Any], key: str, default: int, least: int, most: int, at: str) -> int:
-    value = data.get(key)
-    value = default if value is None else value
-    if not least <= value <= most:
-        raise UsageError(f"{at}.{key} is {value} (expected {least} to {most})")
-    return int(value)
-
-
-def _group_of(imported: Imported, data: object, at: str) -> None:
-    data = _keys(data, _GROUP_KEYS, "group", at)
-    if data["group"] in imported.groups:
-        raise UsageError(f"{at}: the group {data['group']!r} occurs twice")
-    group = imported.group(data["group"])
-    group.state = data.get("state")
-    if group.state is not None and group.state not in STATES:
-        raise UsageError(f"{at}.state: {unknown('state of a group', group.state, STATES)}")
-    if data.get("generation") is not None:
-        group.generation = _within(data, "generation", 0, 0, MAX_INT32, at)
-    group.protocol_type, group.protocol, group.leader = (data.get(k) for k in ("protocol_type", "protocol", "leader"))
-    for index, member in enumerate(data.get("members", [])):
-        _member_of(group, member, f"{at}.members[{index}]")
-    if group.leader is not None and group.leader not in group.members:
-        raise UsageError(f"{at}.leader: {unknown('member', group.leader, group.members)}")
-    for index, offset in enumerate(data.get("offsets", [])):
-        _offset_of(group, offset, f"{at}.offsets[{index}]")
-
-
-def _member_of(group: ImportedGroup, data: object, at: str) -> None:
-    data = _keys(data, _MEMBER_KEYS, "member", at)
-    if data["member"] in group.members:
-        raise UsageError(f"{at}: the member {data['member']!r} occurs twice")
-    member = group.member(data["member"])
-    member.client_id, member.client_host = data.get("client_id", ""), data.get("client_host", "")
-    member.instance_id = data.get("instance")
-    member.session_timeout_ms = _within(data, "session_timeout_ms", SESSION_TIMEOUT_MS, 1, MAX_INT32, at)
-    member.rebalance_timeout_ms = _within(data, "rebalance_timeout_ms", REBALANCE_TIMEOUT_MS, 0, MAX_INT32, at)
-    member.topics = data.get("topics")
-    for topic in member.topics or []:
-        if not isinstance(topic, str):
-            raise UsageError(f"{at}.topics: {topic!r} is not a string")
-    for topic, partitions in (data.get("assignment") or {}).items():
-        where = f"{at}.assignment.{topic}"
-        _checked_topic(topic, lambda why, where=where: UsageError(f"{where}: {why}"))  # type: ignore[misc]
-        if not isinstance(partitions, list) or not all(type(p) is int and 0 <= p <= LAST_PARTITION for p in partitions):
-            raise UsageError(f"{where} is not a list of partitions")
-        member.assignment[topic] = list(dict.fromkeys(partitions))
-
-
-def _offset_of(group: ImportedGroup, data: object, at: str) -> None:
-    data = _keys(data, _OFFSET_KEYS, "topic partition", at)
-    _checked_topic(data["topic"], lambda why: UsageError(f"{at}.topic: {why}"))
-    key = data["topic"], _within(data, "partition", 0, 0, LAST_PARTITION, at)
-    offset = data.get("offset")
-    group.offsets[key] = ImportedOffset(
-        *key,
-        None if offset is None else _within(data, "offset", 0, -(2**63), MAX_INT64, at),
-        None if data.get("end") is None else _within(data, "end", 0, 0, FARTHEST_END, at),
-        _within(data, "leader_epoch", -1, -1, MAX_INT32, at),
-        data.get("metadata", ""),
-    )
 
 
 # --- into the cluster ---------------------------------------------------------------------------------------------------
@@ -443,6 +247,10 @@ def _counts(group: ImportedGroup, messages: list[str]) -> bool:
         return False
     if group.newer_protocol:
         messages.append(f"{name}: it used the newer protocol (KIP-848), and is a classic group here")
+    if group.is_streams:
+        messages.append(
+            f"{name}: it is a streams group; its offsets are imported, members and tasks were not described"
+        )
     if group.members and group.state not in (None, STABLE):
         messages.append(
             f"{name}: it was {group.state}; a group that is loaded is Stable until a member rejoins or is missed"

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-TOOL = "kafka-consumer-groups"
+_TOOL = re.compile(r"kafka-(?:consumer|share|streams)-groups|\b(?:rpk|kcl)\s+group\s")
 
 _FENCE = re.compile(r"\s*(```|~~~)")
 _QUOTED = re.compile(r"^(\s*> ?)+")
@@ -41,6 +41,7 @@ _BESIDE = re.compile(
     re.VERBOSE,
 )
 _GROUP = re.compile(r"--group[ =]+(?P<quote>['\"]?)(?P<group>[^\s'\"]+)(?P=quote)")
+_NAMED = re.compile(r"\b(?:rpk|kcl) group (?:describe|d) (?:-\S+ )*(?P<group>[^\s'\"-][^\s'\"]*)(?: -\S+)*$")
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,8 @@ class PastedLine:
 
     @property
     def group(self) -> str | None:
-        """The group that a command names with ``--group``; None for other lines."""
-        match = _GROUP.search(self.text) if self.is_command else None
+        """The group that a command names with ``--group``, or rpk's and kcl's with its only argument; None for other lines."""
+        match = _GROUP.search(self.text) or _NAMED.search(self.text) if self.is_command else None
         return None if match is None else match["group"]
 
 
@@ -85,7 +86,9 @@ def _line(number: int, raw: str, continued: bool) -> PastedLine:
         return PastedLine(number, "  ".join(cells), cells)
     bare = text.lstrip()
     is_command = (
-        continued or TOOL in text or any(pattern.match(bare) is not None for pattern in (_PROMPT, _COMMAND, _BESIDE))
+        continued
+        or _TOOL.search(text) is not None
+        or any(pattern.match(bare) is not None for pattern in (_PROMPT, _COMMAND, _BESIDE))
     )
     return PastedLine(number, text, None, is_command, "\t" in raw)
 

@@ -56,7 +56,9 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
         first, who = lost[0]
         ms = at_of(first)
         expired_ms = first["started_ms"] if first["cause"] == "session timeout" else None
-        by = first["ended_ms"] if first.get("held_by") == "session" and first["ended_ms"] is not None else ms
+        by = ms
+        if first.get("held_by") == "session" and first["started_ms"] is not None:
+            by = first["started_ms"] + first["held_ms"]  # it began before they expired
         words = (
             f"The session of {named(who)} in {group} expired {'at' if expired_ms else 'by'} {when(expired_ms or by or 0)}, and the"
             " group rebalanced"

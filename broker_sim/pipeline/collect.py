@@ -37,6 +37,9 @@ MOST_STATES = 5000
 MOST_MARKS = 2000
 MARKS = ("deleted", "offsets deleted", "expired", "seek", "reset", "truncated", "out of range", "unclean")
 """Kinds of lines about changes of offsets."""
+REFUSED = ("authentication failed", "handshake failed", "invalid receive", "producer fenced")
+"""Kinds of lines about clients that could not be served."""
+MOST_REFUSED = 300
 MOST_RESETS = 200
 MOST_STALLS = 200
 MOST_MOVES = 200
@@ -91,6 +94,7 @@ def _of_groups(tables: Mapping[str, DataFrame], facts: ReportFacts) -> None:
     if "log_lines" in tables:
         lines = tables["log_lines"].where(f.col("what").isin(*MARKS) & f.col("ts_ms").isNotNull())
         facts.marks = _rows(lines.orderBy("ts_ms").limit(MOST_MARKS))
+    facts.refused_clients = _refused_clients(tables)
     facts.moves = top("coordinator_moves", MOST_MOVES, f.desc("unclean"), f.col("at_ms"), f.col("log_partition"))
     facts.transactions = top("transactions", MOST_TRANSACTIONS, f.desc("open_ms"), f.col("from_ms"))
     given_up = f.coalesce(f.col("outcome").isin("archived", "reset"), f.lit(False))
@@ -122,6 +126,27 @@ def _stuck(table: DataFrame, facts: ReportFacts) -> None:
         facts.left_out["stuck_partitions"] = facts.counts["stuck_partitions"] - MOST_STUCK
     facts.stuck = sorted(rows[:MOST_STUCK], key=lambda row: row["from_ms"])
     facts.silences = _rows(table.where(silent).orderBy(f.desc("silence_ms")).limit(MOST_SILENCES))
+
+
+def _refused_clients(tables: Mapping[str, DataFrame]) -> list[Row]:
+    """Refusals of brokers' and clients' log lines, and those of the journal."""
+    rows: list[Row] = []
+    of_all = (f.count("*").alias("times"), f.min("ts_ms").alias("from_ms"), f.max("ts_ms").alias("to_ms"))
+    if "log_lines" in tables:
+        lines = tables["log_lines"].where(f.col("what").isin(*REFUSED))
+        grouped = lines.groupBy("source", "what", "client_id", "address", "member", "detail").agg(
+            *of_all, f.min_by(f.concat_ws(":", "file", "line"), "line").alias("line")
+        )
+        rows += _rows(grouped.orderBy(f.desc("times"), "from_ms").limit(MOST_REFUSED))
+    if "events" in tables:
+        events = tables["events"]
+        refused = events.where((f.col("type") == "connection") & (f.col("action") == "refused"))
+        host = f.regexp_extract("client_host", r"^/?(.*?)(?::[0-9]+)?$", 1)
+        columns = refused.select("client_id", host.alias("address"), f.col("text").alias("detail"), "ts_ms")
+        grouped = columns.groupBy("client_id", "address", "detail").agg(*of_all)
+        found = _rows(grouped.orderBy(f.desc("times"), "from_ms").limit(MOST_REFUSED))
+        rows += [{"source": "journal", "what": None, "member": None, "line": None, **row} for row in found]
+    return rows
 
 
 def _deletions(table: DataFrame, facts: ReportFacts) -> list[Row]:

@@ -60,6 +60,8 @@ examples:
       an hour of some groups; earlier events are marked as such
   broker-sim pipeline run --journal ./journal --out ./report
       a journal alone
+  broker-sim pipeline run --broker-log ./server.log --client-log ./billing.log --out ./report
+      what a ticket has: logs alone
   broker-sim pipeline run --input ./copied-from-broker-3 --out ./report --fail-on bad --fail-on storm
       for a nightly job: exit code 4 for a finding of severity bad, or a rebalance storm
   broker-sim pipeline run --input s3a://logs/broker-3 --out ./report --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:3.5.0

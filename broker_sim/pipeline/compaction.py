@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker_sim.explain.phrases import count
 from broker_sim.pipeline.facts import ReportFacts, Row
-from broker_sim.pipeline.finding import NO_LOG
+from broker_sim.pipeline.finding import LINES_ALONE, NO_LOG
 from broker_sim.pipeline.phrases import named
 
 __all__ = ["compacted_records", "compaction"]
@@ -28,7 +28,7 @@ def compacted_records(facts: ReportFacts) -> tuple[int, int]:
 def compaction(facts: ReportFacts) -> list[str]:
     """What the log does not hold any more, and what of this report suffers from it."""
     if not facts.logged:
-        return [NO_LOG]
+        return [LINES_ALONE if facts.lines_alone else NO_LOG]
     if not facts.whole:
         return [
             f"Only {facts.scope} was read: deleted records can't be distinguished from records outside of this scope."

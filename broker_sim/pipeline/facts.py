@@ -79,11 +79,20 @@ class ReportFacts:
     """of each log partition: log_partition, records, first_offset, last_offset, groups: what compaction took."""
     neighbours: dict[int, list[str]] = field(default_factory=dict)
     """log partition -> the groups that live in it."""
+    refused_clients: list[Row] = field(default_factory=list)
+    """clients that could not authenticate, were fenced, or sent what is no request, equal ones together: source (`broker` or `client`
+    for log lines, or `journal`), what (a kind of line), client_id, address, member, detail, times, from_ms, to_ms, line (FILE:LINE, or
+    null)."""
     skipped: list[Row] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     """files of brokers' and clients' logs that were read."""
     left_out: dict[str, int] = field(default_factory=dict)
     """what was not collected: a table's name -> so many rows, groups or partitions more."""
+
+    @property
+    def lines_alone(self) -> bool:
+        """Whether neither an offsets log nor a journal was read, but logs of brokers and clients."""
+        return not self.logged and self.journal is None
 
     def of_group(self, rows: list[Row], group: str) -> list[Row]:
         return [row for row in rows if row["group"] == group]

@@ -15,6 +15,7 @@ __all__ = [
     "FORMER_KINDS",
     "KINDS",
     "LAGS",
+    "LINES_ALONE",
     "LONG_MS",
     "NO_LOG",
     "OFTEN",
@@ -34,6 +35,10 @@ OFTEN_MS = 300_000
 LAGS = 100
 """A group that is so many records behind has a lag."""
 NO_LOG = "There is no log of offsets: committed offsets are those of the journal."
+LINES_ALONE = (
+    "Only logs of brokers and clients were read: committed offsets, lag and records that were delivered twice are not in them, and"
+    " members and rebalances as far as lines name them."
+)
 
 SEVERITIES = ("note", "warn", "bad")
 """Of findings that are not good, the least severe first."""
@@ -69,6 +74,9 @@ KINDS = {
     "redelivered": "records of a share group were delivered again",
     "not ready": "a streams group's topology lacked topics (log)",
     "lag": "the lag of a group grew",
+    "authentication": "clients could not authenticate, or their TLS handshakes failed (log lines, journal)",
+    "producer fenced": "a transactional producer was fenced, or its producer id was unknown (log lines)",
+    "invalid request": "connections were closed for what was received on them (log lines, journal)",
     "hotspot": "one offsets partition has most of the records",
     "misplaced groups": "groups are not in the offsets partition of their hash",
     "unreadable input": "a part of the input was unreadable",

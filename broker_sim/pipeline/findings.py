@@ -21,10 +21,11 @@ from broker_sim.explain.phrases import count, is_other, joined, times
 from broker_sim.pipeline.account_findings import ABOUT_ACCOUNTS
 from broker_sim.pipeline.compaction import compacted_records
 from broker_sim.pipeline.facts import ReportFacts, Row
-from broker_sim.pipeline.finding import LONG_MS, NO_LOG, OFTEN, OFTEN_MS, WITNESSES, Finding, by_group
+from broker_sim.pipeline.finding import LINES_ALONE, LONG_MS, NO_LOG, OFTEN, OFTEN_MS, WITNESSES, Finding, by_group
 from broker_sim.pipeline.log_findings import ABOUT_GENERATIONS
 from broker_sim.pipeline.offset_findings import ABOUT_OFFSETS
 from broker_sim.pipeline.phrases import cause, named, on_its_day, when
+from broker_sim.pipeline.refused_clients import ABOUT_CLIENTS
 from broker_sim.pipeline.share_findings import ABOUT_SHARES
 from broker_sim.pipeline.slow_rebalances import ABOUT_REBALANCES, dead_members, in_stuck
 from broker_sim.pipeline.streams_findings import ABOUT_STREAMS
@@ -82,6 +83,8 @@ def _no_findings(facts: ReportFacts, notes: int) -> Finding:
     ]
     found = "Nothing unusual was" if not notes else "Only a note was" if notes == 1 else "Only notes were"
     words = f"{found} found in {joined(looked)}{f', {facts.scope}' if facts.scope else ''}."
+    if facts.lines_alone:
+        return Finding("nothing", "good", 0, f"{words} {LINES_ALONE}")
     if facts.journal is None:
         words += " A log alone does not show stuck partitions, or records that were delivered twice."
     if not facts.logged:
@@ -488,6 +491,7 @@ _KINDS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (
         *ABOUT_OFFSETS,
         *ABOUT_SHARES,
         *ABOUT_STREAMS,
+        *ABOUT_CLIENTS,
     ),
     *(_hot, _placed, _session_timeouts, _silences, _skipped),
 )

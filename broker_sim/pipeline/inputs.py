@@ -3,13 +3,14 @@
 Rules:
 1. A journal without a name is searched for in the input folder, in `journal` below it and in `journal` beside it. Where it can't be
    read, and there is a log, it is ignored and reported as `skipped`; one that was named is refused.
-2. A run's name is part of paths: letters, digits, `.`, `_` and `-`.
+2. Logs of brokers and clients alone are an input, too: what tickets have.
+3. A run's name is part of paths: letters, digits, `.`, `_` and `-`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from broker_sim.common.text import UsageError
@@ -51,13 +52,13 @@ def find(
     run_id: str | None,
     *,
     look: bool = True,
-    broker_logs: Iterable[str] = (),
-    client_logs: Iterable[str] = (),
+    broker_logs: Collection[str] = (),
+    client_logs: Collection[str] = (),
 ) -> Inputs:
     """The files to read: data directory, journal (with ``look`` also one beside the directory), logs of brokers and clients. All are
     found before an engine starts, so that a wrong path is reported at once. Raises UsageError."""
-    if directory is None and journal is None:
-        raise UsageError("nothing to read; give --input DIR or --journal PATH")
+    if directory is None and journal is None and not broker_logs and not client_logs:
+        raise UsageError("nothing to read; give --input DIR, --journal PATH, --broker-log PATH or --client-log PATH")
     lines = (*reading.find(broker_logs, "broker"), *reading.find(client_logs, "client"))
     if run_id is not None and _RUN_ID.fullmatch(run_id) is None:
         raise UsageError(f"--run-id {run_id!r}: not a name (expected letters, digits, '.', '_' and '-')")
@@ -90,7 +91,7 @@ def find(
     log = everywhere(directory) if directory is not None and folders else None
     kept = None if journal is None else everywhere(journal)
     return Inputs(
-        run_name(run_id, directory or journal or ""),
+        run_name(run_id, directory or journal or lines[0].path),
         log,
         kept,
         tuple(map(everywhere, folders)),

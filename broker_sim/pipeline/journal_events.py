@@ -551,7 +551,7 @@ def _rule(event: Event, row: Row) -> None:
 
 
 def _connection(event: Event, row: Row) -> None:
-    row["client_host"] = text(event, "peer")
+    row["client_host"], row["text"] = text(event, "peer"), text(event, "reason")
 
 
 _READERS: dict[str, Callable[[Event, Row], None]] = {

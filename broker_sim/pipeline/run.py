@@ -7,7 +7,8 @@ Rules:
 3. A table is written before the report is drawn; an interrupted run leaves whole tables, and a marker by which it can be overwritten.
 4. Less than `LARGE` bytes of input are computed in this process, on DuckDB: Spark takes some ten seconds before it begins. What is
    larger, or lies where Spark alone gets at it, goes to Spark. The tables are the same functions (`engine.py`).
-5. Without a journal the journal's tables are empty, without a log the log's are made of what the journal knows (`journal_log`).
+5. Without a journal the journal's tables are empty, without a log the log's are made of what the journal knows (`journal_log`);
+   without both there are lines of brokers and clients, and their tables.
 """
 
 from __future__ import annotations
@@ -408,7 +409,7 @@ class PipelineRun:
             else:
                 log = self._keep(OFFSET_LOG, self.options.scope.log(journal_log(events)))
             self.facts.counts["offset_log"] = log.count()
-            instead = "" if self.inputs.log else ", from the journal: there is no log"
+            instead = "" if self.inputs.log else ", from the journal: there is no log" if self.inputs.journal else ""
             step.done(f"{count(self.facts.counts['offset_log'], 'record')}{instead}")
         if self.inputs.lines:
             skipped = skipped.unionByName(self._lines(log))
@@ -453,6 +454,8 @@ class PipelineRun:
             lines = self._keep(LOG_LINES, self.options.scope.lines(found, log))
             rows = raw.where(unread).select("run_id", "file", f.col("detail").alias("reason"))
             self.facts.counts["log_lines"] = lines.count()
+            if self.facts.lines_alone:
+                self.facts.groups = lines.where(f.col("group").isNotNull()).select("group").distinct().count()
             self.facts.lines = [file.path for file in self.inputs.lines]
             step.done(f"{count(self.facts.counts['log_lines'], 'line')} of {count(len(self.inputs.lines), 'file')}")
         return SKIPPED.conform(rows)
@@ -461,6 +464,8 @@ class PipelineRun:
     def _span(self, events: DataFrame, log: DataFrame) -> None:
         """From when to when there is anything."""
         both = events.select("ts_ms").unionByName(log.select(f.col("record_ts_ms").alias("ts_ms")))
+        if self.inputs.log is None and self.inputs.journal is None:
+            both = self.tables["log_lines"].select("ts_ms")
         row = both.where(f.col("ts_ms") >= 0).agg(f.min("ts_ms").alias("first"), f.max("ts_ms").alias("last")).first()
         self.facts.from_ms, self.facts.to_ms = (row.first, row.last) if row is not None else (None, None)
         since_ms = self.options.scope.since_ms
@@ -475,8 +480,11 @@ class PipelineRun:
     @on_its_engine
     def _need_groups(self, log: DataFrame) -> None:
         """Raises UsageError for a --group that matches no group."""
+        named = log.select("group")
+        if "log_lines" in self.tables:
+            named = named.unionByName(self.tables["log_lines"].select("group"))
         for pattern in self.options.scope.groups:
-            if not log.where(f.col("group").rlike(pattern_of(pattern))).limit(1).count():
+            if not named.where(f.col("group").rlike(pattern_of(pattern))).limit(1).count():
                 raise UsageError(f"--group {visible(pattern)}: no group of the input matches")
 
     # --- the tables -----------------------------------------------------------------------------------------------------

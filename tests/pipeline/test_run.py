@@ -326,7 +326,7 @@ def test_a_folder_without_segments_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "nothing to read; give --input DIR or --journal PATH"),
+        ((), "nothing to read; give --input DIR, --journal PATH, --broker-log PATH or --client-log PATH"),
         (("--input", "nowhere"), "--input nowhere: no such directory"),
         (("--journal", "nowhere.ndjson"), "nowhere.ndjson"),
         (("--input", ".", "--run-id", "a/b"), "--run-id 'a/b': not a name (expected letters, digits"),

@@ -10,7 +10,8 @@ Rules:
    - what a fixture of a wider scope opened: that is looked at when this fixture ends, and is then its own leftover;
    - what such a fixture opens later, when a test asks for it, in a block of `lasting`;
    - sockets, threads and processes that threads made which were there before, such as what a module's broker accepts;
-   - tasks of a loop that runs in a thread of its own.
+   - tasks of a loop that runs in a thread of its own,
+   - connections to the JVM of a Spark session, which py4j opens whenever it needs one more, also for finalisers.
 3. The first look costs a tenth of a millisecond. Only where it finds something, the garbage is collected: a warning of a finaliser
    (ResourceWarning) is the test's own then, and not that of the test in which the collector happens to run.
 4. Threads and processes that are about to end are waited for, `WAIT_S` at most, and only where something is left that is no garbage.
@@ -182,7 +183,7 @@ def look(folder: str | None = None) -> set[Thing]:
     if folder is not None:
         with suppress(FileNotFoundError):
             things.update(("temporary", os.path.join(folder, name)) for name in os.listdir(folder))
-    return things - _lasting()
+    return things - _lasting() - _of_spark()
 
 
 def pending_tasks() -> list[asyncio.Task[Any]]:
@@ -224,6 +225,21 @@ def _lasting() -> set[Thing]:
         return set()
     there = os.fstat(number)
     return {("child", pid), ("fd", number, there.st_dev, there.st_ino)}
+
+
+def _of_spark() -> set[Thing]:
+    """Connections to the JVM of the process's Spark session, if it has one."""
+    context = getattr(
+        sys.modules.get("pyspark.core.context") or sys.modules.get("pyspark.context"), "SparkContext", None
+    )
+    port = getattr(getattr(getattr(context, "_gateway", None), "gateway_parameters", None), "port", None)
+    things: set[Thing] = set()
+    for one, _ in living(_origins.of) if port is not None else ():
+        with suppress(OSError):  # closed, or not connected
+            if isinstance(one, socket.socket) and one.getpeername()[1] == port:
+                there = os.fstat(one.fileno())
+                things.add(("fd", one.fileno(), there.st_dev, there.st_ino))
+    return things
 
 
 # --- how it is called ------------------------------------------------------------------------------------------------

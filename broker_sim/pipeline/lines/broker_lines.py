@@ -3,7 +3,8 @@
 The classic coordinator's words hardly changed when it was rewritten in Java (3.4: GroupCoordinator.scala, GroupMetadataManager.scala;
 4.x: GroupMetadataManager.java, GroupCoordinatorShard.java, CoordinatorRuntime.java); what did is its prefix: ``[GroupCoordinator 1]:``
 became ``[GroupCoordinator id=1 topic=__consumer_offsets partition=7]``. ISR: Partition.scala, AlterPartitionManager.scala; refused
-appends: ReplicaManager.scala; the controller: ReplicationControlManager.java, BrokerHeartbeatManager.java.
+appends: ReplicaManager.scala; connections: Selector.java, NetworkReceive.java; the controller: ReplicationControlManager.java,
+BrokerHeartbeatManager.java.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ PLACE = r"\[GroupCoordinator id=\d+ topic=(?P<topic>\S+) partition=(?P<partition
 _GROUP = r"(?P<group>.+?)"
 _MEMBER = r"(?P<member>\S+)"
 _LOG = r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)"
+_PEER = r"(?:\S*/)?(?P<address>[^\s/;]+)(?: \(channelId=[^)]*\))?"
+"""A client as Selector.java names it: ``host/10.0.0.7 (channelId=..)``."""
 
 KINDS = {
     "preparing": "a rebalance of a classic group began",
@@ -59,6 +62,9 @@ KINDS = {
     "release": "the release of Kafka that a broker runs",
     "unclean": "a leader was elected outside of the in-sync replicas: records are lost",
     "transaction timeout": "a transaction was aborted by its timeout",
+    "authentication failed": "a client did not authenticate; `address` is the client's",
+    "handshake failed": "a client's TLS handshake failed",
+    "invalid receive": "a connection was closed for what was received on it: `detail`",
 }
 """Each kind of broker's line, and its meaning."""
 
@@ -297,5 +303,17 @@ BROKER = LinePatterns(
             r"Completed rollback of ongoing transaction for transactionalId (?P<member>.+?) due to timeout",
             "Completed rollback of ongoing transaction",
         ),
+        form(
+            "handshake failed",
+            rf"Failed authentication with {_PEER} \((?P<detail>SSL handshake failed.*?)\)(?: \([\w.$]+\))?$",
+            "Failed authentication with",
+            "SSL handshake failed",
+        ),
+        form(
+            "authentication failed",
+            rf"Failed authentication with {_PEER} \((?P<detail>.*?)\)(?: \([\w.$]+\))?$",
+            "Failed authentication with",
+        ),
+        form("invalid receive", rf"Unexpected error from {_PEER}; closing connection", "Unexpected error from "),
     ]
 )

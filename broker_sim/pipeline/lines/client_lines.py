@@ -1,22 +1,24 @@
 """Lines of consumers: Java's (2.x to 4.4, classic and KIP-848), librdkafka's, aiokafka's, kafka-python's; and of applications that log
-what a client's call raised, where they name the error as librdkafka's bindings and the Python clients do.
+what a client's call raised, where they name the error as librdkafka's bindings and the Python clients do. Of any client, also
+franz-go's: that it could not authenticate, that its TLS handshake failed, that its transactional producer was fenced.
 
 Sources: ConsumerCoordinator.java, AbstractCoordinator.java, CommitRequestManager.java, AbstractHeartbeatRequestManager.java,
-SubscriptionState.java; rdkafka_cgrp.c, rdkafka_request.c; aiokafka's group_coordinator.py and fetcher.py.
+SubscriptionState.java, NetworkClient.java, TransactionManager.java; rdkafka_cgrp.c, rdkafka_request.c, rdkafka_broker.c,
+rdkafka_idempotence.c; aiokafka's group_coordinator.py, fetcher.py and client.py; franz-go's broker.go.
 """
 
 from __future__ import annotations
 
 from broker_sim.pipeline.lines.line_patterns import LinePatterns, form
 
-__all__ = ["CLIENT", "JAVA", "KINDS", "RDKAFKA"]
+__all__ = ["CLIENT", "JAVA", "KINDS", "OF_NO_GROUP", "RDKAFKA"]
 
 JAVA = (
     r"\[(?:Consumer|Producer|AdminClient) (?:instanceId=(?P<instance>[^,\]]+), )?clientId=(?P<client_id>[^,\]]*)(?:,"
-    r" groupId=(?P<group>[^\]]*))?\]"
+    r" groupId=(?P<group>[^\]]*))?(?:, transactionalId=(?P<member>[^\]]*))?\]"
 )
 """Whose line it is: Java's way."""
-RDKAFKA = r"\|(?P<client_id>[^|#]*)#consumer-\d+\|"
+RDKAFKA = r"\|(?P<client_id>[^|#]*)#(?:consumer|producer)-\d+\|"
 """And librdkafka's."""
 
 _TP = r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)"
@@ -37,11 +39,91 @@ KINDS = {
     "truncated": "the log was truncated below the position",
     "no offset": "no committed offset was found",
     "unstable": "a committed offset waits for a transaction, or for replication",
+    "authentication failed": "the client did not authenticate; `address` is the broker's",
+    "handshake failed": "its TLS handshake failed",
+    "producer fenced": "a transactional producer was fenced, or its producer id is unknown; `member` is its transactional id",
 }
 """Each kind of client's line, and its meaning."""
 
+_LIBRDKAFKA_AT = r"(?P<address>(?:[a-z_]+://)?[^\s/]+)/\w+: "
+_AFTER = r"(?: \(after \d+ms in state \w+.*)?$"
+_FENCED = ("ProducerFenced", "InvalidProducerEpoch", "InvalidPidMapping", "InvalidProducerIdMapping")
+_FENCED_CODES = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING")
+
+_OF_ANY_CLIENT = [
+    form(
+        "handshake failed",
+        r"Connection to node (?P<node>-?\d+) \((?:[^)/]*/)?(?P<address>[^)]*)\) failed authentication due to: (?P<detail>SSL"
+        r" handshake failed.*?)(?: \([\w.$]+\))?$",
+        "failed authentication due to: SSL",
+    ),
+    form(
+        "authentication failed",
+        r"Connection to node (?P<node>-?\d+) \((?:[^)/]*/)?(?P<address>[^)]*)\) failed authentication due to: (?P<detail>.*?)"
+        r"(?: \([\w.$]+\))?$",
+        "failed authentication due to",
+    ),
+    form(
+        "handshake failed",
+        r"Connection to node (?P<node>-?\d+) \((?:[^)/]*/)?(?P<address>[^)]*)\) (?P<detail>terminated during authentication)",
+        "terminated during authentication",
+    ),
+    form(
+        "handshake failed", rf"{_LIBRDKAFKA_AT}(?P<detail>SSL handshake failed: .*?){_AFTER}", "SSL handshake failed: "
+    ),
+    form(
+        "authentication failed",
+        rf"{_LIBRDKAFKA_AT}(?:SASL authentication error: |Failed to initialize SASL authentication: |(?=SASL handshake failed))"
+        rf"(?P<detail>.*?){_AFTER}",
+        "SASL",
+        "in state AUTH",
+    ),
+    form(
+        "authentication failed",
+        r"Unable connect to \"?(?:node with id )?(?P<address>[^\"\s]+?)\"?: (?:\[Error \d+\] )?(?P<detail>(?:Sasl|Unsupported"
+        r"Sasl|IllegalSasl|Authentication)\w*: .*)$",
+        "Unable connect to ",
+    ),
+    form(
+        "handshake failed",
+        r"Unable connect to \"?(?:node with id )?(?P<address>[^\"\s]+?)\"?: .*?(?P<detail>\[SSL.*)$",
+        "Unable connect to ",
+        "[SSL",
+    ),
+    form(
+        "authentication failed",
+        r"successful responses \((?P<detail>is SASL missing\?)\)(?:.*?\baddr\W+(?P<address>[\w.-]+:\d+))?",
+        "is SASL missing?",
+    ),
+    form("authentication failed", r"(?P<detail>SASL_AUTHENTICATION_FAILED: .*?)[\"'}]*$", "SASL_AUTHENTICATION_FAILED"),
+    form("handshake failed", r"(?P<detail>\bx509: .*?)[\"'}]*$", "x509: "),
+    form(
+        "handshake failed",
+        r"(?P<detail>\btls: (?:first record|bad|failed|handshake|unknown|certificate|protocol|no |unsupported|expired|oversized)"
+        r".*?)[\"'}]*$",
+        "tls: ",
+    ),
+    form(
+        "producer fenced",
+        r"(?:\[thrd:[^\]]*\]: )?(?:Fatal transaction error: |Fatal error: )?(?P<detail>(?:(?!\[thrd)[^|])*?(?:fenced by newer producer"
+        r" instance|fenced by a newer instance|not currently assigned to its transactional id).*)$",
+        "transactional",
+        "producer",
+        "nstance",
+    ),
+    form("producer fenced", r"Fatal transaction error: (?P<detail>.*\(_FENCED\).*)$", "(_FENCED)"),
+    *(
+        form("producer fenced", rf"(?:^|[\s.(\"'=:])(?P<detail>{name}(?:Exception|Error)?\b.*)$", name)
+        for name in _FENCED
+    ),
+    *(form("producer fenced", rf"(?P<detail>\b{code}\b.*?)[\"'}}]*$", code) for code in _FENCED_CODES),
+]
+"""Of producers and administrators, too: nothing in these lines is a group's."""
+OF_NO_GROUP = frozenset(form.what for form in _OF_ANY_CLIENT)
+
 CLIENT = LinePatterns(
     [
+        *_OF_ANY_CLIENT,
         form(
             "commit failed",
             rf"Offset commit failed on partition {_TP} at offset (?P<offset>\d+): (?P<detail>.*?)(?: \([\w.$]+\))?$",

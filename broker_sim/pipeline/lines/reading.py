@@ -158,6 +158,7 @@ _COLUMNS = frozenset(
         "member",
         "instance",
         "client_id",
+        "address",
         "topic",
         "partition",
         "epoch",
@@ -174,7 +175,7 @@ def _said(patterns: LinePatterns, line: str, at: Stamp | None) -> tuple[str, dic
 
 
 def _broker_rows(file: LineFile) -> Iterator[dict[str, Any]]:
-    """A refused append's reason is the next line, the exception: that row waits for it."""
+    """The reason of a refused append, or of a connection that was closed, is the next line, the exception: that row waits for it."""
     waiting: dict[str, Any] | None = None
     for number, line in _lines(file):
         known = broker_lines.BROKER.may_match(line)
@@ -202,7 +203,7 @@ def _broker_rows(file: LineFile) -> Iterator[dict[str, Any]]:
         if columns.get("partition") is not None and columns.get("topic") is None:
             columns["topic"] = "__consumer_offsets"
         row = _row(number, line, at, what, columns)
-        if what == "refused" and "detail" not in row:
+        if what in ("refused", "invalid receive") and "detail" not in row:
             waiting = row
         else:
             yield row
@@ -224,6 +225,7 @@ def _client_rows(file: LineFile) -> Iterator[dict[str, Any]]:
         at = stamp(line) or last
         match = _said(client_lines.CLIENT, line, stamp(line))
         who = _noticed(line, groups)
+        last = at
         if match is None:
             continue
         what, columns = match
@@ -231,10 +233,9 @@ def _client_rows(file: LineFile) -> Iterator[dict[str, Any]]:
         if named is not None:
             groups.setdefault(who.get("client_id"), {})[named] = None
         rows.append(_row(number, line, at, what, {**who, **{k: v for k, v in columns.items() if v is not None}}))
-        last = at
     every = list(dict.fromkeys(group for known in groups.values() for group in known))
     for row in rows:
-        if "group" not in row:
+        if "group" not in row and row["what"] not in client_lines.OF_NO_GROUP:
             mine = list(groups.get(row.get("client_id"), ())) or every
             if len(mine) == 1:
                 row["group"] = mine[0]

@@ -166,6 +166,8 @@ def _tiles(facts: ReportFacts) -> Iterator[dict[str, object]]:
         (facts.counts.get("offset_regressions", 0), "offset decreased", "offsets decreased", True),
         (facts.counts.get("offset_deletions", 0), "offset deleted", "offsets deleted", False),
     ]
+    if facts.lines_alone:  # which have no offsets
+        tiles = [tiles[0], tiles[2]]
     if facts.journal is not None or facts.lines:  # the offsets log alone proves none, so that a 0 would be a lie
         tiles.append((facts.counts.get("stuck_partitions", 0), "stuck period", "stuck periods", True))
     if facts.journal is not None:

@@ -234,8 +234,8 @@ EVENTS = TableSchema(
         ColumnSpec(
             "text",
             STRING,
-            "a mark, a client's words, a rule, why a leader changed; the client's own reason for a join or leave; why a line was"
-            " skipped",
+            "a mark, a client's words, a rule, why a leader changed, why a connection was refused, or closed by the broker; the"
+            " client's own reason for a join or leave; why a line was skipped",
             _LINE,
         ),
         ColumnSpec(

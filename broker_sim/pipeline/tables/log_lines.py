@@ -42,9 +42,17 @@ LOG_LINES = TableSchema(
         ColumnSpec("node", INT, "the broker's id, where the line names it", "line"),
         ColumnSpec("group", STRING, "group id, where it names one", "line"),
         ColumnSpec("generation", INT, "generation, or group epoch; of `preparing` the old one", "line"),
-        ColumnSpec("member", STRING, "member id; of `transaction timeout` the transactional id", "line"),
+        ColumnSpec(
+            "member", STRING, "member id; of `transaction timeout` and `producer fenced` the transactional id", "line"
+        ),
         ColumnSpec("instance", STRING, "group.instance.id", "line"),
         ColumnSpec("client_id", STRING, "client id of a client's line", "line"),
+        ColumnSpec(
+            "address",
+            STRING,
+            "the other end of a connection: of a broker's line the client's host, of a client's the broker's host and port",
+            "line",
+        ),
         ColumnSpec("topic", STRING, "topic of the partition in the line", "line"),
         ColumnSpec("partition", INT, "that partition", "line"),
         ColumnSpec("epoch", INT, "leader epoch; of `ISR` the partition's version", "line"),
@@ -59,7 +67,7 @@ LOG_LINES = TableSchema(
         ColumnSpec("detail", STRING, "reason, error or replicas, in the line's words", "line"),
         ColumnSpec("text", STRING, "the line, at most 400 characters", "line"),
     ),
-    "One row for each line of a broker or client log about a group or a partition.",
+    "One row for each line of a broker or client log about a group, a partition, a connection or a transactional producer.",
 )
 
 _RAW_LINES = LOG_LINES.only(name for name in LOG_LINES.names if name != "ts")

@@ -1,0 +1,190 @@
+"""Findings about clients that brokers could not serve, and about fenced producers: from log lines of both sides, or the journal.
+
+Rules:
+1. Equal refusals of one client are one finding: with how often, from when to when, and the reason in the log's words.
+2. The size of a request is its first four bytes. If these are the beginning of a TLS or an HTTP message, that is what was sent:
+   the broker's log has only the number.
+3. What is logged of one fenced producer - the error, what the application was thrown, their causes - is one finding.
+4. A broker's log and a client's log of one refusal name the client differently (its host, its client id): they are two findings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from broker_sim.common.text import duration_text
+from broker_sim.explain.phrases import count
+from broker_sim.pipeline.facts import ReportFacts, Row
+from broker_sim.pipeline.finding import Finding
+from broker_sim.pipeline.phrases import when
+
+__all__ = ["ABOUT_CLIENTS", "sent_instead"]
+
+FEW = 3
+"""Connections that ended early: fewer may be an accident."""
+_SIZE = re.compile(r"size = (-?\d+)")
+_HTTP = (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"CONN", b"DELE", b"PRI ")
+_TLS = b"\x16\x03"
+
+_CREDENTIALS = "Compare user, password and sasl.mechanism of the client with the users that the broker knows."
+_TLS_ADVICE = (
+    "Compare security.protocol of the client with the listener's, and its truststore (ssl.ca.location) with the authority that signed"
+    " the broker's certificate; host names must be in the certificate."
+)
+_NO_SASL = "A client without SASL, or with another security.protocol, is connected to a SASL listener."
+_FENCED = (
+    "Another producer with this transactional.id was initialized, or the transaction had timed out (transaction.timeout.ms), which"
+    " raises the epoch, too. Each producer that runs at the same time needs a transactional.id of its own; a fenced one must be closed."
+)
+_UNKNOWN_ID = (
+    "The broker has no such producer id for this transactional.id: it expired (transactional.id.expiration.ms, seven days by default),"
+    " or the log of __transaction_state was lost. The producer must be initialized again."
+)
+
+
+def sent_instead(detail: str) -> str | None:
+    """What was sent in place of a request, from the size in ``Invalid receive (size = 1195725856 larger than ..)``; None for a size
+    that no other protocol begins with."""
+    match = _SIZE.search(detail)
+    if match is None:
+        return None
+    size = int(match[1])
+    first = size.to_bytes(4, "big", signed=True) if -(2**31) <= size < 2**31 else b""
+    if first.startswith(_TLS):
+        return "a TLS handshake at a port without TLS"
+    return "an HTTP request" if first in _HTTP else None
+
+
+def _merged(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """Rows of one client, kind and reason together: TLS messages differ in the last byte of their size."""
+    merged: dict[tuple[object, ...], dict[str, Any]] = {}
+    for row in sorted(rows, key=lambda row: (row["from_ms"] is None, row["from_ms"] or 0)):
+        reason = (row["detail"] or "for an unknown reason").rstrip(".")
+        if row["what"] == "invalid receive":
+            reason = sent_instead(reason) or reason
+        key: tuple[object, ...] = (row["source"], row["what"], row["client_id"], row["member"])
+        key += (_is_unknown(reason),) if row["what"] == "producer fenced" else (row["address"], reason)
+        known = merged.setdefault(key, {**row, "reason": reason, "times": 0})
+        known["times"] += row["times"]
+        if row["to_ms"] is not None and known["to_ms"] is not None:
+            known["to_ms"] = max(known["to_ms"], row["to_ms"])
+    return list(merged.values())
+
+
+def _is_unknown(reason: str) -> bool:
+    """Whether it was no fenced producer, but an id that the broker does not know."""
+    return re.search(r"PidMapping|ProducerIdMapping|ID_MAPPING|not currently assigned", reason) is not None
+
+
+def _who(row: Row) -> str:
+    """The client: ``app-1``, ``10.0.0.7``, ``10.0.0.7 (client app-1)``."""
+    client, address = row["client_id"], row["address"]
+    if row["source"] == "client":
+        return client or "a client"
+    return f"{address} (client {client})" if client and address else address or client or "a client"
+
+
+def _span(row: Row) -> str:
+    from_ms, to_ms, number = row["from_ms"], row["to_ms"], row["times"]
+    often = "" if number == 1 else f"{count(number, 'time')} "
+    if from_ms is None:
+        return f" {often.strip()}" if often else ""
+    if to_ms - from_ms < 1000:
+        return f" {often}at {when(from_ms)}"
+    return f" {often}from {when(from_ms)} on, for {duration_text(to_ms - from_ms)}"
+
+
+_Rest = tuple[str, float, str, str, None, None, int | None, int | None, str, tuple[()], tuple[str, ...]]
+
+
+def _rest(row: Row, words: str, advice: str, severity: str = "warn", sure: str = "certain") -> _Rest:
+    """What follows the kind in a Finding."""
+    weight = (300 if severity == "warn" else 60) + min(row["times"], 99) / 100
+    lines = () if row["line"] is None else (row["line"],)
+    text = f"{words[0].upper()}{words[1:]}." if words.startswith(("a ", "the ")) else f"{words}."
+    return severity, weight, text, advice, None, None, row["from_ms"], row["to_ms"], sure, (), lines
+
+
+def _clients(facts: ReportFacts) -> Iterable[Finding]:
+    for row in _named_ones(_merged(facts.refused_clients)):
+        what, reason = row["what"] or _kind_of(row["reason"]), row["reason"]
+        if what in ("authentication failed", "handshake failed"):
+            yield _unauthenticated(row, what, reason)
+        elif what == "producer fenced":
+            yield _fenced(row, reason)
+        elif what == "invalid receive":
+            yield _invalid(row, reason)
+
+
+def _named_ones(rows: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Without fenced producers that have no name, if their file names one: an exception in the application's own lines."""
+    named = {_file(row) for row in rows if row["what"] == "producer fenced" and row["client_id"]}
+    for row in rows:
+        if row["what"] != "producer fenced" or row["client_id"] or _file(row) not in named:
+            yield row
+
+
+def _file(row: Row) -> str:
+    return (row["line"] or "").rpartition(":")[0]
+
+
+def _kind_of(reason: str) -> str | None:
+    """The kind of line that a reason of the journal would be; None for what is no refusal of a client's fault."""
+    if reason.startswith("TLS handshake"):
+        return "handshake failed"
+    if re.search(r"authenticat|SASL|session", reason, re.IGNORECASE):
+        return "authentication failed"
+    return "invalid receive"
+
+
+def _unauthenticated(row: Row, what: str, reason: str) -> Finding:
+    at = f" at {row['address']}" if row["source"] == "client" and row["address"] else ""
+    did = "could not authenticate" if what == "authentication failed" else "did not complete its TLS handshake"
+    cut_off = "terminated during authentication" in reason
+    tls = what == "handshake failed" or "SSL" in reason
+    advice = (
+        _TLS_ADVICE
+        if tls
+        else _NO_SASL
+        if "SASL missing" in reason or "Unexpected Kafka request" in reason
+        else _CREDENTIALS
+    )
+    severity, sure = "warn", "certain"
+    if cut_off:  # also what a broker that stops just then looks like
+        reason = "the connection was closed before it was authenticated"
+        severity, sure = ("note", "possible") if row["times"] < FEW else ("warn", "likely")
+    words = f"{_who(row)} {did}{at}{_span(row)}: {reason}"
+    return Finding("authentication", *_rest(row, words, advice, severity, sure))
+
+
+def _fenced(row: Row, reason: str) -> Finding:
+    named = f" (transactional.id {row['member']})" if row["member"] else ""
+    who = f"the producer {row['client_id']}" if row["client_id"] else "a producer"
+    unknown = _is_unknown(reason)
+    did = "was not known" if unknown else "was fenced"
+    words = f"{who}{named} {did}{_span({**row, 'times': 1})}: {reason}"  # that a line is repeated says nothing
+    return Finding("producer fenced", *_rest(row, words, _UNKNOWN_ID if unknown else _FENCED))
+
+
+def _invalid(row: Row, reason: str) -> Finding:
+    if "Unexpected Kafka request" in reason:
+        return _unauthenticated(row, "authentication failed", reason)
+    tls = "TLS handshake" in reason
+    words, it = f"a connection of {_who(row)} was closed{_span(row)}: ", "it"
+    if row["times"] > 1:
+        several = count(row["times"], "connection")
+        words, it = f"{several} of {_who(row)} were closed{_span({**row, 'times': 1})}: ", "they"
+    said = f"{it} sent {reason}" if sent_instead(row["detail"] or "") == reason else reason
+    advice = (
+        "Set security.protocol of that client to the listener's, or connect it to the listener with TLS."
+        if tls
+        else "Something that is no Kafka client connects to the port: a health check, a browser, a scanner."
+        if reason == "an HTTP request"
+        else "The first four bytes are a request's size; socket.request.max.bytes limits it. Look at what runs at that address."
+    )
+    return Finding("invalid request", *_rest(row, words + said, advice, "warn" if tls else "note"))
+
+
+ABOUT_CLIENTS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (_clients,)
