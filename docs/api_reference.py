@@ -37,7 +37,50 @@ checkout installed with `pip install -e` also needs `MYPYPATH=CHECKOUT:CHECKOUT/
   call: use `kafka_server`, or `await asyncio.to_thread(...)`.
 """
 
-FIXTURES = ("kafka", "kafka_server", "kafka_bootstrap", "scenario", "sim")
+FIXTURES = (
+    "kafka",
+    "kafka_server",
+    "kafka_bootstrap",
+    "kafka_session",
+    "kafka_module",
+    "kafka_factory",
+    "scenario",
+    "sim",
+)
+
+SHARED = """
+### Shared clusters, and fixtures of your own
+
+Tests that share a cluster, and fixtures that start one, keep what the fixture `kafka` gives: the section `Kafka groups` in the report
+of a failed test, with the events of this test alone; the check for rules that never matched; the arguments of the mark.
+
+```python
+import pytest
+
+
+@pytest.fixture(scope="session")
+def orders_kafka(kafka_factory):
+    with kafka_factory(topics={"orders": 6}) as kafka:  # a ClusterThread, started
+        yield kafka
+
+
+@pytest.fixture
+async def mirrored(kafka_factory):  # two clusters for a test, on its event loop
+    async with kafka_factory.cluster() as source, kafka_factory.cluster() as target:
+        yield source, target
+```
+
+- What a test sets in a shared cluster ends with the test: rules, holds, states of partitions, brokers that are down. What a fixture of
+  a wider scope sets while it is set up is kept, and not checked, as a run of some of the tests may not need it. Topics, groups and
+  records stay, so each test takes names of its own; so does the time of a manual clock.
+- In an asyncio test a shared cluster's handles block: `await asyncio.to_thread(kafka_session.group("billing").stable, members=1)`.
+- Arguments are those of the ini file, then the factory's, then those of the marks of the test, class and module, the nearest last. A
+  mark of a single test of several that share a cluster is an error.
+- The ini options are `kafka_as_version`, `kafka_brokers`, `kafka_topics` (`orders:6 payments`) and `kafka_config` (lines of
+  `name=value`), the defaults of all clusters of the fixtures; `pytest -o kafka_as_version=4.4` is for one run.
+- With pytest-xdist each worker has its own shared clusters.
+- For annotations: `from broker_sim.testing.shared_clusters import KafkaFactory`.
+"""
 
 EXAMPLES = {
     "Cluster": """\
@@ -271,7 +314,8 @@ def render() -> str:
         "## Fixtures\n",
         "`@pytest.mark.kafka(...)` takes the arguments of [`Cluster`](#cluster).\n",
         "\n".join(fixtures()),
-        "\n## Clusters and handles\n",
+        SHARED,
+        "## Clusters and handles\n",
         "\n\n".join(section(name, places) for name, places in classes.items()),
         "\n## Keys of rules and holds\n",
         "What they mean: [faults.md](faults.md). `None` is not given.\n",

@@ -104,7 +104,7 @@ class ClusterThread(_OnItsThread):
             return getattr(Blocking(self, self._cluster), name)
 
     def __enter__(self) -> Self:
-        return self.start()
+        return self if self._thread is not None else self.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -52,6 +52,7 @@ class Observation:
         from broker_sim.faults.order import Order
         from broker_sim.faults.registry import Faults
         from broker_sim.faults.tap import RequestInterceptor
+        from broker_sim.runtime.topic_observer import TopicObserver
         from broker_sim.runtime.transaction_observer import StableOffsetObserver
 
         self.journal = journal
@@ -66,6 +67,7 @@ class Observation:
         state.on_election.append(self._elected)
         state.on_loss.append(self._lost)
         StableOffsetObserver(journal, state)
+        TopicObserver(journal, state, lambda: {} if self.tap is None else self.tap.handled)
 
     def watch_made(self, coordinators: Coordinators) -> None:
         """Watch the coordinators that have been made; the others are watched when they are."""

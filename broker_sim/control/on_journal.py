@@ -103,15 +103,21 @@ async def next_of_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
     return json.loads(_line(event))
 
 
-def recent_histories(journal: Journal) -> str:
+def recent_histories(journal: Journal, since: int = 0) -> str:
     """The recent history of each group, the clients that could not be served, and the unanswered requests: for the report of a failed
-    test."""
+    test. ``since``: only of what came after the event with this number."""
     from broker_sim.explain import recent
+    from broker_sim.explain.parts import events_after
     from broker_sim.explain.refused_clients import refused_lines
 
-    lines = [recent(journal.events, group) for group in groups_in(journal.events)]
-    lines += [line for line in refused_lines(journal.events) if not any(line in of_group for of_group in lines)]
-    waiting = [request_text(request) for request in journal.open_requests.values() if request["api"] != "Fetch"]
+    events = events_after(journal.events, since)
+    lines = [recent(events, group) for group in groups_in(journal.since(since))]
+    lines += [line for line in refused_lines(events) if not any(line in of_group for of_group in lines)]
+    waiting = [
+        request_text(request)
+        for request in journal.open_requests.values()
+        if request["api"] != "Fetch" and request["seq"] > since
+    ]
     return "\n".join([*lines, f"unanswered: {', '.join(waiting)}"] if waiting else lines)
 
 

@@ -13,6 +13,7 @@ from broker_sim.explain.events import Call, Event, GroupSnapshot, items, names_i
 from broker_sim.explain.model import History, Incident
 from broker_sim.explain.phrases import caller, shortened
 from broker_sim.explain.rebalances import COMPLETING, EMPTY, PREPARING, STABLE, Cause, Kind
+from broker_sim.explain.topic_events import done_by
 
 __all__ = ["BY_HANDLE", "CONVERTED", "HANDLE", "Causes", "owned"]
 
@@ -50,6 +51,7 @@ class Causes:
         self.partitions: dict[str, int] = {}  # of each topic, as far as responses have it
         self.deleted: dict[str, int] = {}  # topic -> when
         self.grown: list[tuple[int, str, str]] = []  # when, which topic, from what to what
+        self.grown_incidents: list[tuple[str, Incident]] = []  # until it is known which topics are the group's
         self.incidents: list[Incident] = []
 
     # what is remembered
@@ -88,6 +90,11 @@ class Causes:
                 if name not in failed:
                     self._has(name, total, ts_ms, order, asked=True)
 
+    def partitions_added(self, event: Event, name: str, ts_ms: int, order: int) -> None:
+        """A ``topic`` event: the topic has more partitions now."""
+        self.partitions.setdefault(name, number(event, "partitions_before") or 0)
+        self._has(name, number(event, "partitions") or 0, ts_ms, order, asked=True, by=done_by(event))
+
     def topics_asked(self, event: Event) -> None:
         """Note the topics that a DeleteTopics request names."""
         body = table(event, "body")
@@ -118,7 +125,7 @@ class Causes:
             ):
                 self._has(name, total, ts_ms, order, asked=False)
 
-    def _has(self, name: str, total: int, ts_ms: int, order: int, *, asked: bool) -> None:
+    def _has(self, name: str, total: int, ts_ms: int, order: int, *, asked: bool, by: str = "") -> None:
         before = self.partitions.get(name)
         self.partitions[name] = max(total, before or 0)
         if before is None and not asked:
@@ -127,7 +134,8 @@ class Causes:
             size = f"{total} partitions" if before is None else f"{before} to {total} partitions"
             self.grown.append((ts_ms, name, f"{name} ({size})"))
             words = f"topic {name} has {total} partitions now" + ("" if before is None else f", it had {before}")
-            self.incidents.append(Incident("grown", ts_ms, words, order))
+            words += f", by {by}" if by else ""
+            self.grown_incidents.append((name, Incident("grown", ts_ms, words, order)))
 
     # why
 

@@ -358,6 +358,7 @@ def recent(events: Iterable[Event], group: str, limit: int = 15) -> str:
     if left_out > 0:
         lines.append(f"  ... {left_out} earlier")
         shown = shown[left_out:]
+    lines[1:1] = [f"  now: {words}" for words in past.nothing_to_read if words not in [moment.text for moment in shown]]
     lines += [f"  {clock(moment.ts_ms)}  {moment.text}" for moment in shown]
     last = shown[-1].ts_ms if shown else past.first_ms
     if past.last_ms - last >= 1000:

@@ -27,6 +27,7 @@ from broker_sim.explain.rebalance_series import rebalance_series
 from broker_sim.explain.rebalances import COMPLETING, DEAD, PREPARING, Cause, GroupStep, Rebalances, begins
 from broker_sim.explain.refusals import Refusals
 from broker_sim.explain.short_ids import short_names
+from broker_sim.explain.topic_events import TopicEvents
 from broker_sim.explain.transactions import TransactionReader, concern, outside
 
 __all__ = ["history"]
@@ -63,6 +64,7 @@ class _HistoryReader:
         self.failed_commits: deque[Call] = deque(maxlen=100)
         self.first_lookup = FirstLookup()
         self.refusals = Refusals()
+        self.topics = TopicEvents()
         self.by_epochs: GroupSnapshot | None = None  # its members, where it is an epoch-based group
         self.epoch_steps = EpochSteps()
         self.came_back: tuple[GroupSnapshot, Cause] | None = None  # to the classic protocol, just now
@@ -78,6 +80,7 @@ class _HistoryReader:
             "offsets": self._offsets,
             "offsets_deleted": self._offsets_deleted,
             "fault": self._fault,
+            "topic": self._topic,
         }
 
     def take(self, event: Event) -> None:
@@ -92,6 +95,7 @@ class _HistoryReader:
         self.around.take(event, self.ts_ms, self.order)
         self.transactions.take(event, self.ts_ms, self.order)
         self.deliveries.take(event)
+        self.topics.take(event, self.ts_ms, self.order)
         self.offsets.take(event, self.calls.get(number(event, "request") or 0), self.ts_ms, self.order)
         handler = self.handlers.get(str(event.get("event")))
         if handler is not None:
@@ -219,6 +223,7 @@ class _HistoryReader:
         seen = self.history.members
         for snapshot in (before, after):
             for name, member_row in () if snapshot is None else snapshot.members.items():
+                self.topics.read([*names_in(member_row, "topics"), *table(member_row, "assignment")])
                 info = seen.get(name)
                 if info is None:
                     info = seen[name] = MemberInfo(
@@ -409,6 +414,14 @@ class _HistoryReader:
             for log in names_in(event, "partitions"):
                 self.causes.deleted.setdefault(log.rpartition("-")[0], self.ts_ms)
 
+    def _topic(self, event: Event) -> None:
+        """A topic was created, grown or deleted."""
+        name = text(event, "topic") or ""
+        if event.get("action") == "deleted":
+            self.causes.deleted.setdefault(name, self.ts_ms)
+        elif event.get("action") == "partitions added":
+            self.causes.partitions_added(event, name, self.ts_ms, self.order)
+
     # --- what was on ----------------------------------------------------------------------------------------------------
 
     def _fault(self, event: Event) -> None:
@@ -428,7 +441,9 @@ class _HistoryReader:
     def finish(self) -> History:
         past = self.history
         past.last_ms = self.ts_ms
-        past.incidents += self.causes.incidents
+        past.incidents += [*self.causes.incidents, *self.topics.incidents()]
+        past.incidents += [grown for topic, grown in self.causes.grown_incidents if self.topics.concerns(topic)]
+        past.nothing_to_read = self.topics.nothing_to_read()
         for call in past.calls:  # members that never got into the group have a lane and a name as well
             if call.member and call.member not in past.members:
                 info = MemberInfo(call.member, call.client_id, call.client_host, call.instance, first_ms=call.ts_ms)

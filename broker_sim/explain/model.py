@@ -140,8 +140,8 @@ class Span:
 @dataclass(slots=True)
 class Incident:
     """Something at a moment that is no rebalance: ``kind`` leader, loaded, load_failed, moved, deleted, clock, mark, order, grown,
-    broker, offsets (that moved otherwise than forward by reading), client (a message of a scenario's client ``client``), refused
-    (clients that could not be served)."""
+    topic (that the group reads: created or deleted), broker, offsets (that moved otherwise than forward by reading), client (a message
+    of a scenario's client ``client``), refused (clients that could not be served)."""
 
     kind: str
     ts_ms: int
@@ -174,6 +174,8 @@ class History:
     rebalances: list[Rebalance] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     incidents: list[Incident] = field(default_factory=list)
+    nothing_to_read: list[str] = field(default_factory=list)
+    """A sentence for each of its topics that was created by the way, and that no client has produced to."""
     spans: list[Span] = field(default_factory=list)
     replacements: list[Replacement] = field(default_factory=list)
     series: list[RebalanceSeries] = field(default_factory=list)

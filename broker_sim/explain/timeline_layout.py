@@ -110,6 +110,7 @@ def timeline_layout(past: History, most_lanes: int = 40) -> TimelineLayout:
     from_ms = max(min(firsts, default=past.first_ms), past.first_ms)
     spans = [span for span in past.spans if span.to_ms is None or span.to_ms >= from_ms]
     from_ms = min([from_ms, *(max(span.from_ms, past.first_ms) for span in spans)])
+    from_ms = min([from_ms, *(incident.ts_ms for incident in past.incidents if incident.kind == "topic")])
     incidents = [incident for incident in past.incidents if incident.ts_ms >= from_ms and incident.kind != "client"]
     lanes = _lanes(past)
     return TimelineLayout(

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -69,6 +70,7 @@ class RequestInterceptor:
         self._requests = count(1)
         self._connections = count(1)
         self._open: dict[int, _Open] = {}
+        self._handled: list[_Open] = []  # whose handlers run now, the innermost last
         self._muted: dict[int, Timer] = {}  # by the connection's number
         self.bodies: frozenset[str] | None = None
         """APIs whose requests and responses are recorded with their bodies; None: all. Most of a journal's time goes into them."""
@@ -125,6 +127,19 @@ class RequestInterceptor:
             return
         self._judge(opened)
 
+    @contextmanager
+    def handling(self, ctx: InterceptedContext) -> Iterator[None]:
+        """While its handler runs, or a piece of it: what happens meanwhile is done by this request."""
+        opened = self._open.get(ctx.request_id)
+        if opened is None:
+            yield
+            return
+        self._handled.append(opened)
+        try:
+            yield
+        finally:
+            self._handled.remove(opened)
+
     def send(self, ctx: InterceptedContext, response: object | None) -> None:
         """Its handler has answered; None where nothing is to be written."""
         opened = self._open.get(ctx.request_id)
@@ -151,6 +166,15 @@ class RequestInterceptor:
     def unanswered(self) -> list[str]:
         """The requests that have no answer yet, in words, the oldest first."""
         return [opened.asked.text() for opened in self._open.values()]
+
+    @property
+    def handled(self) -> dict[str, object]:
+        """The request whose handler runs now, or a piece of it: the fields ``request``, ``api`` and ``client_id`` of its events; {}
+        outside of a handler."""
+        if not self._handled:
+            return {}
+        ctx, asked = self._handled[-1].ctx, self._handled[-1].asked
+        return {"request": ctx.request_id, "api": asked.api, "client_id": asked.client_id}
 
     # --- on the way in ------------------------------------------------------------------------------------------------
 

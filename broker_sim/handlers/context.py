@@ -59,6 +59,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -419,6 +420,9 @@ class Tap(Protocol):
         """In place of the handler. Sooner or later one of ``ctx.run(request)``, ``ctx.finish(response)``, ``ctx.drop()``, or never
         anything. ``request`` is None for an ApiVersions of a version that is not known."""
 
+    def handling(self, ctx: InterceptedContext) -> AbstractContextManager[None]:
+        """While the handler of the request runs, or a piece of it."""
+
     def send(self, ctx: InterceptedContext, response: object | None) -> None:
         """In place of the reply; None where Kafka sends none (acks=0). Sooner or later one of ``ctx.finish(response)``,
         ``ctx.finish_frames(pieces)``, ``ctx.drop()``, or never anything."""
@@ -451,7 +455,12 @@ class InterceptedContext(RequestContext):
     def run(self, request: object) -> None:
         """Let the handler have it."""
         if self.frames is None:
-            self.connection.run_handler(self, request)
+            with self.tap.handling(self):
+                self.connection.run_handler(self, request)
+
+    def _piece(self, job: Job) -> bool:
+        with self.tap.handling(self):
+            return super()._piece(job)
 
     def reply(self, response: object) -> None:
         """The handler's answer goes to the tap."""

@@ -225,6 +225,17 @@ EVENTS: dict[str, dict[str, str]] = {
         "to?": "of `dead letter`: the partition that it was written to",
         "error?": "of `refused`: the error in the member's response; of `dead letter`: why it was not written",
     },
+    "topic": {
+        "topic": "name of the topic",
+        "action": "`created`, `partitions added`, `deleted`",
+        "partitions": "number of its partitions now; 0 of `deleted`",
+        "partitions_before": "number of its partitions before; 0 of `created`",
+        "request?": "number of the request that did it; absent if the test, a command or HTTP did",
+        "api?": "the API of this request",
+        "client_id?": "the client of this request; null if it has no name",
+        "automatic?": "of `created`: true if no CreateTopics asked for it: a Metadata request named a missing topic "
+        "(auto.create.topics.enable), an internal topic was needed",
+    },
     "state": {
         "log": "partition",
         "state": "`stuck`, `loading`, ...: see faults.md",
@@ -304,6 +315,7 @@ DESCRIPTIONS = {
     "last_stable_offset": "The open transaction that holds the last stable offset of a partition changed.",
     "share_partition": "A partition's leader loaded or discarded the state of a share group.",
     "delivery": "Records of a share group were acquired, acknowledged or released.",
+    "topic": "A topic was created, got partitions, or was deleted. Topics that are there when the journal begins have no event.",
     "state": "A fault state of a log partition was set or cleared.",
     "leader": "The leader or leader epoch of a partition changed.",
     "data_loss": "A log lost committed records, as in an unclean election or after a restored backup.",

@@ -130,8 +130,8 @@ class BrokerServer:
         """Whether no connection is wanted: it is down, or goes down."""
         self._max_idle_ms = config.int("connections.max.idle.ms")
         self._bind = bind
-        self._loop = asyncio.get_running_loop()
-        self.call_soon: Callable[..., object] = self._loop.call_soon
+        self.loop = asyncio.get_running_loop()
+        self.call_soon: Callable[..., object] = self.loop.call_soon
         self._servers: list[asyncio.Server] = []
         self._sweep: Timer | None = None
         self._enlisted: list[Connection] = []
@@ -148,7 +148,7 @@ class BrokerServer:
         try:
             for listener, sock in zip(self.listeners, sockets, strict=True):
                 accepts = self._accepts(listener)
-                servers.append(await self._loop.create_server(accepts, sock=sock, backlog=_BACKLOG))
+                servers.append(await self.loop.create_server(accepts, sock=sock, backlog=_BACKLOG))
         except BaseException:
             for server in servers:
                 server.close()
@@ -201,9 +201,9 @@ class BrokerServer:
     async def _accept_no_more(self, server: asyncio.Server) -> None:
         """Let what asyncio has accepted become connections, which are closed with the others: where the listener is closed meanwhile
         it fails to make them, and leaves their sockets open for the collector to find."""
-        if isinstance(self._loop, asyncio.SelectorEventLoop):
+        if isinstance(self.loop, asyncio.SelectorEventLoop):
             for listener in server.sockets:
-                self._loop.remove_reader(listener.fileno())
+                self.loop.remove_reader(listener.fileno())
             for _ in range(_ACCEPTED_AFTER):
                 await asyncio.sleep(0)
 
@@ -215,7 +215,7 @@ class BrokerServer:
         self._servers = []
         self.end_iteration()
         if self.connections or self.handshakes:
-            self._all_closed = self._loop.create_future()
+            self._all_closed = self.loop.create_future()
             for handshake in tuple(self.handshakes):
                 handshake.abort()
             for connection in tuple(self.connections):

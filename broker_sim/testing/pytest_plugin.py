@@ -12,10 +12,15 @@
 * ``kafka``: a started `broker_sim.Cluster` on the event loop of your async fixtures, whatever mode pytest-asyncio is in.
   A synchronous test that asks for it gets ``kafka_server``.
 * ``kafka_server``: a started `broker_sim.ClusterThread`; ``kafka_bootstrap``: its address.
+* ``kafka_session`` and ``kafka_module``: a `ClusterThread` that all tests share, or those of a module. ``kafka_factory`` starts
+  clusters for fixtures of your own. Their tests have the same checks and reports, of what is theirs alone; what a test sets there
+  ends with it (``shared_clusters``).
 * The marker takes `Cluster`'s arguments: ``clock="manual"``, ``seed=7``, ``as_version="3.9"``, ... Three defaults differ.
   group.initial.rebalance.delay.ms is 0 and not 3000, so that groups form at once; ``config={"group.initial.rebalance.delay.ms":
   3000}`` has it back. The internal topics are there from the start; with ``internal_topics="on-demand"`` the first client that needs
   one gets COORDINATOR_NOT_AVAILABLE, as from Kafka. And the cluster keeps a journal from its start; ``journal=False`` is without.
+* Defaults of all clusters are in the ini file: ``kafka_as_version``, ``kafka_brokers``, ``kafka_topics``, ``kafka_config``; for one run
+  ``pytest -o kafka_as_version=4.4``.
 * When a test fails, its report has a section "Kafka groups": what happened to each group lately, and who still waits for an answer.
   ``--kafka-timeline DIR`` draws each of these groups into a file of its own and names it there.
 * Scenario files are tests, too: those that are named on the command line (``pytest incidents/2024-11-03.yaml``) or match the ini option
@@ -41,11 +46,23 @@ import os
 import re
 import sys
 import types
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import pytest
+
+from broker_sim.testing.shared_clusters import (
+    INI,
+    MARKER,
+    KafkaFactory,
+    SharedClusters,
+    ShownCluster,
+    in_one_line,
+    on,
+    options_for,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -58,15 +75,15 @@ if TYPE_CHECKING:
     from broker_sim.simulation import Simulation
     from broker_sim.testing.forgotten_awaits import Unawaited
 
-MARKER = "kafka"
-
 SCENARIO = "scenario"
 
 SECTION = "Kafka groups"
 """The heading in the report of a test that failed."""
 
-_CLUSTERS: pytest.StashKey[list[Cluster | ClusterThread]] = pytest.StashKey()
-"""The clusters of a test."""
+_CLUSTERS: pytest.StashKey[list[ShownCluster]] = pytest.StashKey()
+"""The clusters that are a test's own."""
+
+_SHARED: pytest.StashKey[SharedClusters] = pytest.StashKey()
 
 AWAITS = "Forgotten awaits"
 """The heading of what a test that failed did not await, which may be why."""
@@ -109,6 +126,8 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     parser.getgroup("kafka").addoption(
         "--sim-seeds", metavar="N", type=int, help="run them with N of their seeds at most: for a quick look"
     )
+    for name, kind, text in INI.values():
+        parser.addini(name, text, type=kind)  # type: ignore[arg-type]
     parser.addini("kafka_scenarios", "scenario files that are tests: patterns of paths below the root", type="args")
     parser.addini(
         "kafka_scenarios_virtual", "scenario files that are tests run in virtual time", type="bool", default=False
@@ -124,10 +143,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     with contextlib.suppress(OSError, AttributeError, ValueError):  # a process without one
         config.stash[_STDERR] = os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8", errors="replace")
+    config.stash[_SHARED] = SharedClusters()
     config.addinivalue_line(
         "markers",
         f"{MARKER}(brokers=1, topics=None, as_version='4.1', config=None, ...): the arguments of broker_sim.Cluster"
-        " for the fixtures kafka, kafka_server and kafka_bootstrap",
+        " for the fixtures kafka, kafka_server, kafka_bootstrap, kafka_module and those that kafka_factory starts",
     )
     config.addinivalue_line(
         "markers",
@@ -157,11 +177,11 @@ def _running_cluster() -> Callable[[pytest.FixtureRequest], AsyncIterator[Cluste
 
         from broker_sim.api.cluster import Cluster
 
-        with _in_one_line():
-            kafka = await Cluster(**_options(request)).start()
+        with in_one_line():
+            kafka = await Cluster(**options_for(request.node)).start()
         kafka.watch_loop(lambda text: _blocked(request.node, text))
         try:
-            request.node.stash.setdefault(_CLUSTERS, []).append(kafka)
+            request.node.stash.setdefault(_CLUSTERS, []).append(ShownCluster(kafka))
             request.node.stash[_LOOP] = asyncio.get_running_loop()
             yield kafka
         finally:
@@ -189,32 +209,6 @@ def kafka(request: pytest.FixtureRequest) -> Cluster | ClusterThread:
     return request.getfixturevalue(name)  # type: ignore[no-any-return]
 
 
-def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """The cluster's arguments: those of the nearest marker win, one by one; settings are put together."""
-    from broker_sim.api.cluster_options import read_options
-    from broker_sim.common.text import UsageError
-
-    options: dict[str, Any] = {"journal": True, "internal_topics": "at-start"}
-    config: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
-    problem = ""
-    for marker in reversed(list(request.node.iter_markers(MARKER))):
-        if marker.args:
-            problem = "it takes keyword arguments only, as in brokers=3"
-        options.update(marker.kwargs)
-        more = marker.kwargs.get("config")
-        if more is not None and not isinstance(more, Mapping):
-            break  # with these options, which are not right
-        options["config"] = config = {**config, **(more or {})}
-    options.setdefault("config", config)
-    try:
-        read_options(options, warns=False)
-    except UsageError as error:
-        problem = problem or str(error)
-    if problem:
-        pytest.fail("\n".join(f"@pytest.mark.{MARKER}: {line}" for line in problem.split("\n")), pytrace=False)
-    return options
-
-
 def _blocked(item: pytest.Item, text: str) -> None:
     """A test blocks the loop that its broker runs on. It may hang for long, and what it prints is captured: so this goes past that."""
     item.stash[_BLOCKED] = text
@@ -224,26 +218,15 @@ def _blocked(item: pytest.Item, text: str) -> None:
         stream.flush()
 
 
-@contextlib.contextmanager
-def _in_one_line() -> Iterator[None]:
-    """What a cluster can't be started with is one line of the report, not a way through its code."""
-    from broker_sim.api.cluster import ClusterError
-
-    try:
-        yield
-    except ClusterError as error:
-        pytest.fail(f"the cluster can't start: {error}", pytrace=False)
-
-
 @pytest.fixture
 def kafka_server(request: pytest.FixtureRequest) -> Iterator[ClusterThread]:
     """A new cluster for this test on its own thread, for blocking code."""
     from broker_sim.api.cluster_thread import ClusterThread
 
-    with _in_one_line():
-        kafka = ClusterThread(**_options(request)).start()
+    with in_one_line():
+        kafka = ClusterThread(**options_for(request.node)).start()
     try:
-        request.node.stash.setdefault(_CLUSTERS, []).append(kafka)
+        request.node.stash.setdefault(_CLUSTERS, []).append(ShownCluster(kafka))
         yield kafka
     finally:
         kafka.stop()
@@ -255,7 +238,53 @@ def kafka_bootstrap(kafka_server: ClusterThread) -> str:
     return kafka_server.bootstrap
 
 
+@pytest.fixture(scope="session")
+def kafka_factory(request: pytest.FixtureRequest) -> KafkaFactory:
+    """Starts clusters for fixtures of your own, of any scope: ``kafka_factory(topics={"orders": 6})`` is a started `ClusterThread`,
+    with the arguments of `Cluster`. It is stopped with the fixture that calls this. ``kafka_factory.cluster(...)`` is a `Cluster`, for
+    ``async with`` in an asyncio fixture. Tests that use the fixture have the checks and the report of those with ``kafka``."""
+    return request.config.stash[_SHARED].factory
+
+
+@pytest.fixture(scope="session")
+def kafka_session(kafka_factory: KafkaFactory) -> ClusterThread:
+    """A cluster for all tests that ask for it, on its own thread. Its topics, groups and records stay; rules, holds and states that a
+    test sets end with the test. Its arguments are those of the ini file."""
+    return kafka_factory()
+
+
+@pytest.fixture(scope="module")
+def kafka_module(kafka_factory: KafkaFactory) -> ClusterThread:
+    """As ``kafka_session``, for the tests of a module. Its arguments are those of the ini file and of the module's
+    ``pytestmark = pytest.mark.kafka(...)``."""
+    return kafka_factory()
+
+
 # --- what a test leaves behind ---------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """The cluster that a fixture starts is the fixture's."""
+    with request.config.stash[_SHARED].setting_up(request):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    shared = item.config.stash[_SHARED]
+    shared.begin(item)
+    result = yield
+    if _CLUSTERS not in item.stash and (text := shared.late_marks(item)):
+        pytest.fail(text, pytrace=False)
+    return result
+
+
+def _clusters(item: pytest.Item) -> list[ShownCluster]:
+    """The clusters that a test uses."""
+    return [*item.stash.get(_CLUSTERS, ()), *item.config.stash[_SHARED].of(item)]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -276,13 +305,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         left = left_in_tasks(item.stash[_LOOP])
         if left:
             pytest.fail("\n".join(["a wait is left at the end of the test:", *left]), pytrace=False)
-    for cluster in item.stash.get(_CLUSTERS, ()):
-        from broker_sim.faults.registry import NeverHit
-
-        try:
-            _on(cluster, lambda kafka: kafka.faults.check())
-        except NeverHit as error:
-            pytest.fail(f"NeverHit: {error}", pytrace=False)
+    for cluster in _clusters(item):
+        never_hit = cluster.never_hit()
+        if never_hit is not None:
+            pytest.fail(f"NeverHit: {never_hit}", pytrace=False)
     outcome = item.stash.get(_OUTCOME, None)
     if outcome is not None and outcome.code:
         pytest.fail(outcome.report(), pytrace=False)
@@ -302,7 +328,10 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
     if _UNAWAITED in item.stash:
         item.stash[_UNAWAITED].stop()
         del item.stash[_UNAWAITED]
-    return (yield)
+    try:
+        return (yield)
+    finally:
+        item.config.stash[_SHARED].end(item)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -329,8 +358,8 @@ def pytest_runtest_makereport(
         pictures = None if directory is None else Path(directory)
         try:
             texts = [
-                _on(cluster, lambda kafka: _histories(kafka, item.nodeid, pictures))
-                for cluster in item.stash.get(_CLUSTERS, ())
+                on(shown.cluster, partial(_histories, test=item.nodeid, pictures=pictures, since=shown.since))
+                for shown in _clusters(item)
             ]
             outcome = item.stash.get(_OUTCOME, None)
             if outcome is not None and pictures is not None:
@@ -343,28 +372,16 @@ def pytest_runtest_makereport(
     return report
 
 
-def _on(cluster: Cluster | ClusterThread, function: Callable[[Cluster], Any]) -> Any:
-    """``function(cluster)`` where the cluster lives; None if it has no journal or was stopped."""
-    from broker_sim.api.cluster import Cluster, ClusterError
-
-    def call(kafka: Cluster) -> Any:
-        return function(kafka) if kafka.observed else None
-
-    try:
-        return call(cluster) if isinstance(cluster, Cluster) else cluster.run(call)
-    except ClusterError:
-        return None
-
-
-def _histories(kafka: Cluster, test: str, pictures: Path | None) -> str:
-    """The recent history of each group, the unanswered requests, and the files of the timelines."""
+def _histories(kafka: Cluster, test: str, pictures: Path | None, since: int) -> str:
+    """The recent history of each group, the unanswered requests, and the files of the timelines; of events after ``since``."""
     from broker_sim.control.on_journal import recent_histories
+    from broker_sim.explain.parts import events_after
     from broker_sim.journal import groups_in
 
     journal = kafka.journal
-    lines = [recent_histories(journal)]
+    lines = [recent_histories(journal, since)]
     if pictures is not None:
-        lines += timelines(journal.events, groups_in(journal.events), pictures, test)
+        lines += timelines(events_after(journal.events, since), groups_in(journal.since(since)), pictures, test)
     return "\n".join(lines).strip("\n")
 
 

@@ -282,7 +282,8 @@ class GroupHandle:
         self, members: int | None = None, generation: int | None = None, timeout: object = TIMEOUT
     ) -> Self:
         """Wait until it is Stable (see `stable`) and every assigned partition has been fetched by its owner since the assignment:
-        records sent afterwards are delivered, whatever the members' ``auto.offset.reset``. Returns the handle."""
+        records sent afterwards are delivered, whatever the members' ``auto.offset.reset``. Also of a topic with a misspelt
+        name, which a consumer's Metadata request creates: `explain` names it. Returns the handle."""
         state = State.STABLE.value
         return await self.wait(state=state, members=members, generation=generation, reading=True, timeout=timeout)
 

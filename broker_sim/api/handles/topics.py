@@ -80,15 +80,20 @@ class TopicHandle:
             stored = sum(one.high_watermark - one.log_start_offset for one in partitions)
             return stored >= records and sum(1 for _ in islice(self._records(None, None, level), records)) >= records
 
+        journal = self._cluster.observe()
+
         def now() -> str:
-            return ", ".join(
+            from broker_sim.explain.topic_events import nothing_to_read
+
+            logs = ", ".join(
                 f"{one.name}: records {one.log_start_offset} to {one.log_end_offset}, high watermark {one.high_watermark}, "
                 f"last stable offset {one.last_stable_offset}"
                 for one in find_topic(self._cluster.state, self.name).partitions[:10]
             )
+            return "; ".join(filter(None, [logs, nothing_to_read(journal.events, self.name)]))
 
         what = f"{records} record{'s'[: records - 1]} in {self.name}"
-        await until(has, self._cluster.observe(), timeout, what, now=now)
+        await until(has, journal, timeout, what, now=now)
         return self
 
     def grow_to(self, partitions: int) -> TopicHandle:
