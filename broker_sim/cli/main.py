@@ -223,6 +223,19 @@ def _grouped() -> str:
 _REPEATABLE: dict[str, Any] = {"action": "append", "default": []}
 
 
+def _add_listeners(add: Callable[..., object]) -> None:
+    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    add("--advertised-host", metavar="HOST", help="host in the advertised listeners (default: --host)")
+    add("--port", default=0, help="port of the first broker; the others use the next ones (default: free ports)")
+    named = {**_REPEATABLE, "metavar": "NAME://HOST:PORT"}
+    add("--listener", **named, help="also listen on this address (no host: that of --host); repeatable")
+    add(
+        "--advertised-listener",
+        **named,
+        help="address that clients of a listener receive (default: its own); repeatable",
+    )
+
+
 def _add_serve(commands: Commands) -> None:
     from broker_sim.cli import security
 
@@ -236,18 +249,9 @@ def _add_serve(commands: Commands) -> None:
         epilog=_SERVE_EXAMPLES,
     )
     add = serve.add_argument
-    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    add("--advertised-host", metavar="HOST", help="host in the advertised listeners (default: --host)")
-    add("--port", default=0, help="port of the first broker; the others use the next ones (default: free ports)")
-    named = {**_REPEATABLE, "metavar": "NAME://HOST:PORT"}
-    add("--listener", **named, help="also listen on this address (no host: that of --host); repeatable")
-    add(
-        "--advertised-listener",
-        **named,
-        help="address that clients of a listener receive (default: its own); repeatable",
-    )
-    add("--brokers", default=1, metavar="N", help="number of brokers, node ids from 1 (default: 1)")
+    _add_listeners(add)
     add("--rack", **_REPEATABLE, help="rack of a broker, in turn; repeatable")
+    add("--brokers", default=1, metavar="N", help="number of brokers, node ids from 1 (default: 1)")
     add("--topic", type=_topic, **_REPEATABLE, metavar="NAME[:PARTITIONS]", help="create a topic; repeatable")
     add("--data", metavar="DIR", help="keep logs in this directory; an existing one is loaded (default: in memory)")
     add(
@@ -271,8 +275,8 @@ def _add_serve(commands: Commands) -> None:
         metavar="X.Y",
         help="the Kafka release to behave as, 3.4 and up (default: %(default)s)",
     )
-    example = "num.partitions=3"
-    add("--config", type=setting(example), **_REPEATABLE, metavar="KEY=VALUE", help="a broker setting; repeatable")
+    taken = setting("num.partitions=3")
+    add("--config", type=taken, **_REPEATABLE, metavar="KEY=VALUE", help="a broker setting; repeatable")
     add("--log-level", choices=("debug", "info", "warning", "error"), default="warning", help="(default: %(default)s)")
     add(
         "--until-eof",

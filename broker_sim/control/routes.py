@@ -16,6 +16,7 @@ from broker_sim.common.text import UsageError
 from broker_sim.control.clusters import DEFAULT
 from broker_sim.control.operations import OPERATIONS, NotThere, Operation
 from broker_sim.fields.problems import Problem, WrongInput
+from broker_sim.storage.errors import StorageError
 
 __all__ = ["PREFIX", "MethodNotAllowed", "NoSuchPath", "OperationRoute", "problem", "route"]
 
@@ -129,7 +130,6 @@ def problem(error: BaseException) -> tuple[int, dict[str, Any]] | None:
     from broker_sim.faults.recorded import Diverged
     from broker_sim.faults.registry import NeverHit
     from broker_sim.metadata.cluster_state import KafkaError
-    from broker_sim.storage.errors import StorageError
 
     body: dict[str, Any] = {"error": str(error), "kind": type(error).__name__}
     nearest = getattr(error, "nearest", None)
