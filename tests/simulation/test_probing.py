@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -19,8 +21,12 @@ from broker_sim.simulation.checks.leaders import Leaders
 from broker_sim.simulation.checks.log_model import LogModel, SentRecord
 from broker_sim.simulation.faults.kinds import Fault
 from broker_sim.simulation.sweeps.trial import Case, run
+from broker_sim.simulation.workloads.probing.groups import GroupProber
 from broker_sim.simulation.workloads.probing.prober import Calm
 from broker_sim.storage import validation
+from kafka_wire.errors import Err
+from kafka_wire.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from kafka_wire.messages.k16_list_groups import ListGroupsResponse
 from kafka_wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafka_wire.messages.k65_describe_transactions import TransactionState as Described
 from tests.support.sampling import sampled
@@ -240,3 +246,32 @@ def test_a_timer_that_is_late_waits_for_the_sockets_in_a_simulation_too() -> Non
         assert kafka.state.clock.call_after_reading(lambda: called.append(sim.elapsed_s))
         sim.run_for(1)
         assert len(called) == 1
+
+
+class LookedAt(GroupProber):
+    """Asks nobody: the group is there, and ListGroups has ``error`` and no group."""
+
+    def __init__(self, error: Err) -> None:
+        self.error, self.rng, self.checked = error, random.Random(1), 0
+        self.broken: list[str] = []
+
+    def breach(self, name: str, what: str) -> None:
+        self.broken.append(name)
+
+    def pick(self, kind: Any, least: int = 0) -> int:
+        return 4
+
+    async def ask_of(
+        self, group: str, request: Any, least: int = 0, *, number: int = 0, version: int = -1
+    ) -> tuple[Any, int]:
+        if isinstance(request, DescribeGroupsRequest):
+            return DescribeGroupsResponse(groups=[DescribedGroup(0, group_id=group, group_state="Empty")]), 4
+        return ListGroupsResponse(error_code=self.error), 4
+
+
+@pytest.mark.parametrize(("error", "breaches"), [(Err.COORDINATOR_LOAD_IN_PROGRESS, 0), (Err.NONE, 1)])
+async def test_a_list_of_groups_says_nothing_while_a_partition_of_the_broker_loads(error: Err, breaches: int) -> None:
+    prober = LookedAt(error)
+    prober.rng.choice = lambda options: []  # type: ignore[method-assign]
+    await prober.look("billing", "Empty")
+    assert prober.broken == ["DescribeGroups matches the group"] * breaches

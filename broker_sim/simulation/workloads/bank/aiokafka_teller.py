@@ -49,15 +49,16 @@ class AiokafkaTeller:
 
     async def run(self) -> None:
         """For ever: when anything fails it starts its clients anew."""
-        from aiokafka.errors import KafkaError
+        from aiokafka.errors import IllegalOperation, KafkaError
 
+        # IllegalOperation: a request of the transaction has failed behind the program's back, and it sends another record
         self._rng = Random(f"{self.sim.seed}/{self.host.name}")
         while True:
             self._producers.clear()
             self._assigned, self._rebalances, self._opened = [], 0, 0
             try:
                 await self._live()
-            except (KafkaError, OSError, TimeoutError) as error:
+            except (KafkaError, IllegalOperation, OSError, TimeoutError) as error:
                 self.failures.append(f"{self.sim.elapsed_s:.3f} {error!r}")
             await asyncio.sleep(_AGAIN_S)
 
