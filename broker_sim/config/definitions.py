@@ -211,7 +211,7 @@ replica.fetch.response.max.bytes int 10485760 >=0
 replica.fetch.wait.max.ms int 500
 replica.high.watermark.checkpoint.interval.ms long 5000
 replica.lag.time.max.ms long 30000
-replica.selector.class string -
+replica.selector.class string - in:org.apache.kafka.common.replica.RackAwareReplicaSelector
 replica.socket.receive.buffer.bytes int 65536
 replica.socket.timeout.ms int 30000
 replication.quota.window.num int 11 >=1
@@ -467,6 +467,7 @@ DOCS = {
     "offsets.topic.segment.bytes": "Segment size of the log of committed offsets.",
     "producer.id.expiration.check.interval.ms": "Pause between two looks for idle producers, counted from each log's opening.",
     "producer.id.expiration.ms": "How long an idle producer's sequence numbers are remembered.",
+    "replica.selector.class": "RackAwareReplicaSelector: a consumer with client.rack is referred to a replica in its rack.",
     "request.timeout.ms": "How long the transaction coordinator waits for a write of its log.",
     "sasl.enabled.mechanisms": "Mechanisms of a SASL listener: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER.",
     "share.coordinator.snapshot.update.records.per.snapshot": "Updates of a share partition's state between two snapshots.",

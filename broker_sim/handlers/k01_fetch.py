@@ -2,8 +2,9 @@
 
 v4 isolation level, last stable offset, and the aborted transactions that a read_committed reader passes over. v5 log
 start offset. v7 incremental sessions (KIP-227). v9 leader epochs (KIP-320). v11 any in-sync replica answers consumers
-(KIP-392); a preferred one is never named. v12 diverging epochs. v13 topic ids. v15 the replica id in a struct of its
-own. v16 the new leader's address beside NOT_LEADER_OR_FOLLOWER (KIP-951). v18 the follower's high watermark.
+(KIP-392); one in the consumer's rack is named where a selector is configured. v12 diverging epochs. v13 topic ids. v15
+the replica id in a struct of its own. v16 the new leader's address beside NOT_LEADER_OR_FOLLOWER (KIP-951). v18 the
+follower's high watermark.
 
 A fetch is answered at once with min_bytes, an error or max_wait_ms 0; else it is pending: its partitions call it when
 something has changed, one timer ends it, and in between nothing runs.
@@ -18,6 +19,7 @@ from typing import cast
 from broker_sim.common.slices import Pace, at_once
 from broker_sim.handlers.context import InterceptedContext, RequestContext
 from broker_sim.handlers.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSessions, Key, Session
+from broker_sim.handlers.preferred_replica import preferred_replica
 from broker_sim.handlers.traits import ErrorRequest, ErrorTraits, SessionPartitions
 from broker_sim.metadata.cluster_state import Broker, ClusterState, Partition
 from broker_sim.metadata.topics import NO_EPOCH, access_error
@@ -275,7 +277,7 @@ class Fetch:
             self.read_bytes += located.appended_bytes
             self.read_events += located.events
             answer = self._read_one(located, requested, min(left, requested.partition_max_bytes), first, version)
-            if answer.error_code or answer.diverging_epoch.end_offset >= 0:
+            if answer.error_code or answer.diverging_epoch.end_offset >= 0 or answer.preferred_read_replica >= 0:
                 due = True
             elif answer.records:
                 size += len(answer.records)
@@ -301,6 +303,10 @@ class Fetch:
             if version >= 16 and error in (Err.NOT_LEADER_OR_FOLLOWER, Err.FENCED_LEADER_EPOCH):
                 answer.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
             return answer
+        if request.rack_id:
+            preferred = preferred_replica(broker, partition, request.rack_id, requested.fetch_offset)
+            if preferred >= 0:
+                return _elsewhere(partition, requested.partition, preferred)
         if requested.last_fetched_epoch >= 0:
             diverging = _diverging(partition, requested)
             if diverging is not None:
@@ -439,6 +445,20 @@ def _diverging(partition: Partition, requested: FetchPartition) -> PartitionData
         partition.log_start_offset,
         EpochEndOffset(epoch, end),
         aborted_transactions=None,
+        records=b"",
+    )
+
+
+def _elsewhere(partition: Partition, index: int, node_id: int) -> PartitionData:
+    """Nothing but the replica from which to read (ReplicaManager.read skips the log)."""
+    return PartitionData(
+        index,
+        0,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        partition.log_start_offset,
+        aborted_transactions=None,
+        preferred_read_replica=node_id,
         records=b"",
     )
 

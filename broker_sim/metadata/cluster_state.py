@@ -334,11 +334,11 @@ class ClusterState:
         """Replicas for new partitions on the brokers alive; raises as the controller's replica placer does."""
         from broker_sim.metadata.creation_limits import check_records, check_total
 
-        nodes = [broker.node_id for broker in self.alive_brokers()]
-        check_factor(factor, len(nodes), self.config.release)
+        racks = {broker.node_id: broker.rack for broker in self.alive_brokers()}
+        check_factor(factor, len(racks), self.config.release)
         check_total(self.config.release, partitions)
         check_records(self.config.release, partitions, validate_only=validate_only)
-        return spread_replicas(nodes, partitions, factor, self.next_leader)
+        return spread_replicas(racks, partitions, factor, self.next_leader)
 
     def _add_partitions(self, topic: Topic, replicas: Sequence[list[int]]) -> Generator[None, None, None]:
         """Make the new partitions' logs, then write them down: with that they are there, all of them, and where the disk fails

@@ -378,10 +378,25 @@ def colliding_topic(name: str, topics: Iterable[str]) -> str | None:
 # ------------------------------------------------------------------------------------------------ replicas
 
 
-def spread_replicas(brokers: Sequence[int], partitions: int, factor: int, start: int) -> list[list[int]]:
-    """Replicas for `partitions` partitions over `brokers`, `factor` each, leaders round robin beginning at `start`."""
-    count = len(brokers)
-    return [[brokers[(start + index + turn) % count] for turn in range(factor)] for index in range(partitions)]
+def spread_replicas(racks: Mapping[int, str | None], partitions: int, factor: int, start: int) -> list[list[int]]:
+    """Replicas for `partitions` partitions over the brokers, whose ``racks`` are given by node id, `factor` each. Leaders round robin
+    beginning at `start`, rack by rack; the replicas of a partition are in as many racks as there are (StripedReplicaPlacer)."""
+    by_rack: dict[str | None, list[int]] = {}
+    for node, rack in racks.items():
+        by_rack.setdefault(rack, []).append(node)
+    groups, count = [*by_rack.values()], len(by_rack)
+    if count == 1:
+        (nodes,) = groups
+        return [[nodes[(start + index + turn) % len(nodes)] for turn in range(factor)] for index in range(partitions)]
+    placed = []
+    for turn in range(start, start + partitions):
+        replicas: dict[int, None] = {}
+        while len(replicas) < factor:
+            group = groups[turn % count]
+            replicas[group[turn // count % len(group)]] = None
+            turn += 1
+        placed.append([*replicas])
+    return placed
 
 
 def check_factor(factor: int, brokers: int, release: tuple[int, int]) -> None:
