@@ -18,7 +18,7 @@ class CuttingRelay:
         host, _, port = upstream.partition(":")
         self.upstream = (host, int(port))
         self.cut = cut
-        self.cuts_done = 0
+        self.cuts_done = self.relayed = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open: list[socket.socket] = []
 
@@ -45,6 +45,7 @@ class CuttingRelay:
             except OSError:
                 return
             broker = socket.create_connection(self.upstream)
+            self.relayed += 1
             self._open += [client, broker]
             cutting = self.cut > 0
             self.cut -= 1
