@@ -105,7 +105,10 @@ SLEEPS = {
 READS_CLOCK = re.compile(r"\b(monotonic|clock_s|get_running_loop\(\)\.time|loop\.time)\(\)")
 MAY_READ_CLOCK = re.compile(r"\b(?:time|datetime)\s*\.\s*(?:time|monotonic|perf_counter|now)")
 MACHINE_PATHS = re.compile(r"(?<![\w.$}~-])/(?:root|work|home/\w+|Users/\w+|tmp)/")
-KAFKAS_OWN_PATHS = {"broker_sim/config/definitions.py": "the default of log.dir"}
+KAFKAS_OWN_PATHS = {
+    "broker_sim/config/definitions.py": "the default of log.dir",
+    "tests/cluster/test_image.py": "where modules of Testcontainers copy a script to",
+}
 HOSTS = re.compile(
     r"\b(?:pypi|pythonhosted|test\.pypi)\.org\b|\bnpmjs\.(?:org|com)\b|\bmaven\.(?:org|apache\.org)\b|\bmaven\.google\.com\b"
     r"|\b(?:proxy|sum)\.golang\.org\b|\bgoproxy\.\w+\b|\bdocker\.io\b|\bghcr\.io\b|\bquay\.io\b",

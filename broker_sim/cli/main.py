@@ -16,7 +16,7 @@ import importlib
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.commandline import Commands, Parser, add_command, complain, setting, warnings_as_lines
@@ -224,9 +224,9 @@ _REPEATABLE: dict[str, Any] = {"action": "append", "default": []}
 
 
 def _add_listeners(add: Callable[..., object]) -> None:
-    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    add("--host", help="address to listen on (default: 127.0.0.1)")
     add("--advertised-host", metavar="HOST", help="host in the advertised listeners (default: --host)")
-    add("--port", default=0, help="port of the first broker; the others use the next ones (default: free ports)")
+    add("--port", help="port of the first broker; the others use the next ones (default: free ports)")
     named = {**_REPEATABLE, "metavar": "NAME://HOST:PORT"}
     add("--listener", **named, help="also listen on this address (no host: that of --host); repeatable")
     add(
@@ -250,6 +250,11 @@ def _add_serve(commands: Commands) -> None:
     )
     add = serve.add_argument
     _add_listeners(add)
+    add(
+        "--from-env",
+        action="store_true",
+        help="also take settings from variables such as KAFKA_ADVERTISED_LISTENERS, and listen, as images of Kafka do",
+    )
     add("--rack", **_REPEATABLE, help="rack of a broker, in turn; repeatable")
     add("--brokers", default=1, metavar="N", help="number of brokers, node ids from 1 (default: 1)")
     add("--topic", type=_topic, **_REPEATABLE, metavar="NAME[:PARTITIONS]", help="create a topic; repeatable")
@@ -459,6 +464,10 @@ def _serve(arguments: argparse.Namespace) -> int:
     logging.basicConfig(level=arguments.log_level.upper(), handlers=[handler])
     process.allow_many_connections()
     try:
+        if arguments.from_env:
+            from broker_sim.cli import environment
+
+            environment.apply(arguments, os.environ)
         cluster = Cluster(
             arguments.brokers,
             dict(arguments.topic),
@@ -483,7 +492,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             complain("broker-sim serve", line)
         loop_factory = None if arguments.no_uvloop else _uvloop_factory()
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            runner.run(_serve_until_signal(cluster, control, arguments.import_describe, until_eof=arguments.until_eof))
+            runner.run(_serve_until_signal(cluster, control, arguments))
     except (ClusterError, UsageError) as error:
         complain("broker-sim serve", security.by_options(error))
         return 2
@@ -532,9 +541,7 @@ def _import(cluster: Cluster, files: Sequence[str]) -> None:
         print(f"imported {visible(line)}", file=sys.stderr)
 
 
-async def _serve_until_signal(
-    cluster: Cluster, control: ControlServer | None = None, import_files: Sequence[str] = (), *, until_eof: bool = False
-) -> None:
+async def _serve_until_signal(cluster: Cluster, control: ControlServer | None, arguments: argparse.Namespace) -> None:
     import asyncio
     import threading
 
@@ -544,24 +551,28 @@ async def _serve_until_signal(
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     process.stop_on_signals(loop, stop)
-    if until_eof:
+    if arguments.until_eof:
         threading.Thread(target=_at_eof, args=(loop, stop), daemon=True, name="stdin").start()
     await cluster.start()  # `async with` watches for users' code that blocks the loop; on this loop there is none
     try:
-        if import_files:
-            _import(cluster, import_files)
+        if arguments.import_describe:
+            _import(cluster, arguments.import_describe)
         if control is not None:
             await control.start()
         print(f"{READY}{cluster.bootstrap}", flush=True)
         for name in cluster.listener_names[1:]:
             print(f"{LISTENER}{name}={cluster.bootstrap_of(name)}", flush=True)
+        if arguments.from_env:
+            from broker_sim.cli import environment
+
+            print(*environment.start_lines(cluster), sep="\n", flush=True)
         if has_tls(cluster.state.security_protocol):
             print(f"{TLS}{cluster.security.ca_file}", flush=True)
         if control is not None:
             print(f"{CONTROL}{control.url}", flush=True)
         if cluster.state.security_protocol != "PLAINTEXT":
             complain("broker-sim serve", security.summary_of(cluster))
-        _prepare(cluster, loop)
+        process.prepare(cluster, loop)
         try:
             await stop.wait()
         finally:
@@ -569,25 +580,6 @@ async def _serve_until_signal(
                 await control.stop()
     finally:
         await cluster.stop()
-
-
-def _prepare(cluster: Cluster, loop: asyncio.AbstractEventLoop) -> None:
-    """What makes requests quick and memory small, behind the lines that clients wait for: it is ready while they start."""
-    from broker_sim.common.process_memory import collect_rarely, give_back_now_and_then, keep_freed
-    from broker_sim.handlers import load_handlers
-
-    keep_freed()
-    loop.call_soon(lambda: cluster.runtime)  # made now rather than in the first request
-    _load_handlers(loop, load_handlers(), collect_rarely)
-    give_back_now_and_then(loop, lambda: cluster.state.slices.busy)
-
-
-def _load_handlers(loop: asyncio.AbstractEventLoop, modules: Iterator[str], then: Callable[[], None]) -> None:
-    """One in each turn of the loop, so that the first clients are served in between."""
-    if next(modules, None) is None:
-        then()
-    else:
-        loop.call_soon(_load_handlers, loop, modules, then)
 
 
 def _uvloop_factory() -> type[asyncio.AbstractEventLoop] | None:

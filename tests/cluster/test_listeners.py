@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
 import socket
@@ -21,6 +20,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from broker_sim import Cluster, ClusterThread, UsageError
 from broker_sim.api.cluster import ClusterError
 from broker_sim.api.cluster_options import read_options
+from broker_sim.cli import environment
 from broker_sim.cli.main import parse
 from broker_sim.control import render
 from broker_sim.control.clusters import Clusters
@@ -286,11 +286,10 @@ async def test_an_unknown_listener_has_no_address(kafka: Cluster) -> None:
 
 
 def test_the_compose_file_s_broker_is_reached_from_containers_and_from_the_host() -> None:
-    entry = re.search(r"^ENTRYPOINT (.*)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     broker = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["broker"]
-    assert entry is not None
-    arguments = parse([*json.loads(entry[1])[1:], *broker["command"]])
-    assert (arguments.host, arguments.port, arguments.advertised_host) == ("0.0.0.0", "9092", "broker")
+    arguments = parse(["serve", "--from-env", *broker["command"]])
+    environment.apply(arguments, {})
+    assert (arguments.host, arguments.port, arguments.advertised_host) == ("0.0.0.0", 9092, "broker")
     given = {
         "listeners": arguments.listener,
         "advertised_listeners": arguments.advertised_listener,

@@ -1,0 +1,123 @@
+"""`serve --from-env`: settings from the variables that images of Kafka take, and the lines that their users wait for.
+
+    KAFKA_NUM_PARTITIONS=6                                    num.partitions=6             apache/kafka, confluentinc/cp-kafka
+    KAFKA_CFG_LISTENERS=PLAINTEXT://:9092                     listeners=PLAINTEXT://:9092  bitnami/kafka
+
+In a name ``_`` is a dot, ``__`` an underscore and ``___`` a dash. Options of the command line come before variables. Without listeners
+in either, brokers listen on all addresses from port 9092 on and advertise localhost, as apache/kafka does. What has no effect here is
+one warning, so that a compose file or a module of Testcontainers works unchanged; values that are invalid are errors.
+
+``python -m broker_sim.cli.environment`` is the health check of an image: whether the first listener accepts a connection.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import socket
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from broker_sim.api.cluster_options import Release, read_options
+from broker_sim.api.listeners import WILDCARDS
+from broker_sim.common.text import UsageError
+from broker_sim.config.effects import SettingWarning, refusal, startup
+from broker_sim.config.settings import broker_settings, parse_release
+
+if TYPE_CHECKING:
+    from broker_sim.api.cluster import Cluster
+
+__all__ = ["apply", "settings_in", "start_lines"]
+
+_SETTING = re.compile(r"KAFKA_(?:CFG_)?([A-Z0-9_]+)")
+_PROGRAM = re.compile(
+    r"KAFKA_((HEAP|JVM_PERFORMANCE|LOG4J|GC_LOG|TOOLS_LOG4J|JMX|REST|KRAFT|ENABLE)(_.*)?|OPTS|VERSION|HOME|DEBUG|USER|GROUP)"
+)
+"""Variables of the images that are no settings: flags of the JVM, log levels, versions."""
+_OF_KAFKA_ALONE = frozenset(
+    {
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.voters",
+        "inter.broker.listener.name",
+        "log.dir",
+        "log.dirs",
+        "process.roles",
+        "security.inter.broker.protocol",
+        "zookeeper.connect",
+    }
+)
+"""How the processes of a cluster find one another and where they keep files: no client sees a difference."""
+_PORT, _ANYWHERE, _LOCAL = 9092, "0.0.0.0", "localhost"
+_LISTENERS = ("listeners", "listener.security.protocol.map", "controller.listener.names")
+_PATIENCE_S = 2.0
+
+
+def settings_in(environ: Mapping[str, str]) -> dict[str, str]:
+    """The settings that the variables say, by Kafka's names. Raises UsageError for one that two variables say differently."""
+    settings: dict[str, str] = {}
+    said: dict[str, str] = {}
+    for variable in sorted(environ):
+        match = _SETTING.fullmatch(variable)
+        if match is None or _PROGRAM.fullmatch(variable):
+            continue
+        parts = re.split(r"(_+)", match[1].lower())
+        name = "".join({"_": ".", "__": "_", "___": "-"}.get(part, part) for part in parts)
+        if settings.get(name, environ[variable]) != environ[variable]:
+            raise UsageError(f"{said[name]} and {variable} are different values of {name}; remove one of them")
+        settings[name], said[name] = environ[variable], variable
+    return settings
+
+
+def apply(arguments: argparse.Namespace, environ: Mapping[str, str]) -> None:
+    """Add what the variables say to the arguments of serve. Raises UsageError; a SettingWarning names those without effect."""
+    release = Release().read(arguments.as_version)
+    settings = {name: value for name, value in settings_in(environ).items() if name not in _OF_KAFKA_ALONE}
+    known = broker_settings(parse_release(release))
+    taken = {name: value for name, value in settings.items() if name in known and refusal(name) is None}
+    idle = [*(name for name in settings if name not in taken), *startup(taken, release).idle]
+    if idle:
+        warnings.warn(f"no effect here: {', '.join(sorted(idle))}", SettingWarning, stacklevel=2)
+    acting = {name: value for name, value in taken.items() if name not in idle}
+    arguments.config = [*{**acting, **dict(arguments.config)}.items()]
+    _listen(arguments)
+
+
+def _listen(arguments: argparse.Namespace) -> None:
+    """The addresses of an image, where neither an option nor a variable says them."""
+    settings = dict(arguments.config)
+    if "listeners" in settings:
+        return
+    if arguments.host is None:
+        arguments.host = _ANYWHERE
+    if arguments.port is None:
+        arguments.port = _PORT
+    if not (arguments.advertised_host or arguments.advertised_listener or "advertised.listeners" in settings):
+        arguments.advertised_host = _LOCAL
+
+
+def start_lines(cluster: Cluster) -> Iterator[str]:
+    """What a Kafka broker logs when it has started, as far as others wait for it: Testcontainers' modules of several languages."""
+    for broker in cluster.brokers:
+        node = broker.node_id
+        yield f"[BrokerLifecycleManager id={node}] The broker has been unfenced. Transitioning from RECOVERY to RUNNING."
+        yield f"[KafkaServer id={node}] started"
+        yield f"[KafkaRaftServer nodeId={node}] Kafka Server started"
+
+
+def check_health(environ: Mapping[str, str]) -> None:
+    """Connect to the first listener that the variables say. Raises OSError, UsageError."""
+    settings = settings_in(environ)
+    listeners = {name: settings[name] for name in _LISTENERS if name in settings}
+    first = read_options({"config": listeners, "port": None if "listeners" in listeners else _PORT})["listeners"][0]
+    host = "127.0.0.1" if first.host in WILDCARDS else first.host
+    socket.create_connection((host, first.port), _PATIENCE_S).close()
+
+
+if __name__ == "__main__":
+    try:
+        check_health(os.environ)
+    except (OSError, UsageError) as error:
+        sys.exit(f"unhealthy: {error}")

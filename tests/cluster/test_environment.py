@@ -1,0 +1,118 @@
+"""Variables of Kafka's images as settings of `serve --from-env`."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+
+import pytest
+
+from broker_sim.cli import environment
+from broker_sim.cli.main import parse
+from broker_sim.common.text import UsageError
+from broker_sim.config.effects import SettingWarning
+
+TESTCONTAINERS = {  # org.testcontainers.kafka.KafkaContainer 2.0.2
+    "CLUSTER_ID": "4L6g3nShT-eMCtK--X86sw",
+    "KAFKA_LISTENERS": "PLAINTEXT://0.0.0.0:9092,BROKER://0.0.0.0:9093,CONTROLLER://0.0.0.0:9094",
+    "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:32768,BROKER://broker:9093",
+    "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "BROKER:PLAINTEXT,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "KAFKA_INTER_BROKER_LISTENER_NAME": "BROKER",
+    "KAFKA_PROCESS_ROLES": "broker,controller",
+    "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+    "KAFKA_NODE_ID": "1",
+    "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9094",
+    "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+    "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "1",
+    "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
+    "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
+    "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+    "KAFKA_HEAP_OPTS": "-Xmx1G",
+    "PATH": "/bin",
+}
+
+
+def served(*options: str, **variables: str) -> argparse.Namespace:
+    arguments = parse(["serve", "--from-env", *options])
+    environment.apply(arguments, variables)
+    return arguments
+
+
+@pytest.mark.parametrize(
+    ("variable", "name"),
+    [
+        ("KAFKA_NUM_PARTITIONS", "num.partitions"),
+        ("KAFKA_CFG_NUM_PARTITIONS", "num.partitions"),
+        ("KAFKA_UNSTABLE_API__VERSIONS_ENABLE", "unstable.api_versions.enable"),
+        ("KAFKA_LISTENER_NAME_A___B_SSL_CLIENT_AUTH", "listener.name.a-b.ssl.client.auth"),
+        ("KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS", "group.initial.rebalance.delay.ms"),
+    ],
+)
+def test_a_variable_is_a_setting(variable: str, name: str) -> None:
+    assert environment.settings_in({variable: "6"}) == {name: "6"}
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["KAFKA_OPTS", "KAFKA_HEAP_OPTS", "KAFKA_LOG4J_LOGGERS", "KAFKA_JMX_PORT", "KAFKA_VERSION", "MY_KAFKA_X"],
+)
+def test_other_variables_are_none(variable: str) -> None:
+    assert environment.settings_in({variable: "6"}) == {}
+
+
+def test_two_variables_of_one_setting_must_agree() -> None:
+    assert environment.settings_in({"KAFKA_NODE_ID": "1", "KAFKA_CFG_NODE_ID": "1"}) == {"node.id": "1"}
+    with pytest.raises(UsageError, match="KAFKA_CFG_NODE_ID and KAFKA_NODE_ID are different values of"):
+        environment.settings_in({"KAFKA_NODE_ID": "1", "KAFKA_CFG_NODE_ID": "2"})
+
+
+def test_nothing_given_is_reached_at_localhost() -> None:
+    arguments = served()
+    assert (arguments.host, arguments.port, arguments.advertised_host) == ("0.0.0.0", 9092, "localhost")
+
+
+def test_options_come_before_variables() -> None:
+    arguments = served(
+        "--port", "7", "--advertised-host", "me", "--config", "num.partitions=2",
+        KAFKA_NUM_PARTITIONS="6", KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS="3",
+    )  # fmt: skip
+    assert (arguments.host, arguments.port, arguments.advertised_host) == ("0.0.0.0", "7", "me")
+    assert dict(arguments.config) == {"num.partitions": "2", "offsets.topic.num.partitions": "3"}
+
+
+def test_what_testcontainers_gives_is_taken_without_a_warning() -> None:
+    arguments = served(**TESTCONTAINERS)
+    assert (arguments.host, arguments.port, arguments.advertised_host) == (None, None, None)
+    assert dict(arguments.config)["advertised.listeners"] == TESTCONTAINERS["KAFKA_ADVERTISED_LISTENERS"]
+    assert "inter.broker.listener.name" not in dict(arguments.config)
+
+
+def test_what_has_no_effect_is_one_warning() -> None:
+    given = {
+        "KAFKA_NUM_IO_THREADS": "3",
+        "KAFKA_AUTHORIZER_CLASS_NAME": "x.Acls",
+        "KAFKA_CONFLUENT_SUPPORT_METRICS_ENABLE": "false",
+        "KAFKA_NUM_PARTITIONS": "3",
+    }
+    with pytest.warns(
+        SettingWarning,
+        match="^no effect here: authorizer.class.name, confluent.support.metrics.enable, num.io.threads$",
+    ):
+        arguments = served(**given)
+    assert dict(arguments.config) == {"num.partitions": "3"}
+
+
+def test_an_unknown_release_is_an_error() -> None:
+    with pytest.raises(UsageError, match=r"2\.8"):
+        served("--as-version", "2.8")
+
+
+def test_the_health_check_connects_to_the_first_listener() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        environment.check_health({**TESTCONTAINERS, "KAFKA_LISTENERS": f"CONTROLLER://:1,PLAINTEXT://0.0.0.0:{port}"})
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        nothing_listens = {"KAFKA_LISTENERS": f"PLAINTEXT://0.0.0.0:{bound.getsockname()[1]}"}
+        with pytest.raises(OSError, match="refused"):
+            environment.check_health(nothing_listens)
