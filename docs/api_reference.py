@@ -122,6 +122,11 @@ await kafka.topic("payments").wait(records=1)  # what the code under test has se
 (payment,) = kafka.topic("payments").records()
 assert (payment.key, payment.value) == (b"42", b"paid")
 orders.grow_to(12)""",
+    "RequestHistory": """\
+commits = kafka.requests("OffsetCommit", client_id="app-1")  # what the code under test has sent
+await commits.wait(2, answered=True)
+assert [commit.error for commit in commits] == [Err.NONE, Err.NONE]
+assert commits.all()[0].body["topics"][0]["name"] == "orders"  # the decoded request""",
     "BrokerHandle": """\
 async with kafka.broker(2).down():
     ...
