@@ -12,7 +12,6 @@ Rules:
    left open or running then.
 4. With ``data_dir`` the next cluster on the same directory goes on where this one ended, however it ended; two at once
    are refused. Without, everything is in memory and lost at ``stop``. ``start`` after ``stop`` takes the same ports.
-5. What may be watched and broken belongs to its parts (``observation``, ``outages``, ``time_control``).
 """
 
 from __future__ import annotations
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from broker_sim.faults.registry import Fault, Faults
     from broker_sim.faults.rules import RuleKeys
     from broker_sim.faults.selectors import ApiName, SelectorKeys
+    from broker_sim.fields.names import ClockLiteral, InternalTopicsLiteral, ReleaseLiteral, SecurityProtocolLiteral
     from broker_sim.journal import Journal
     from broker_sim.metadata.cluster_state import Broker, Partition, Topic
     from broker_sim.runtime.group_coordinator import GroupCoordinator
@@ -106,7 +106,7 @@ class Cluster:
         brokers: int = 1,
         topics: Topics | None = None,
         *,
-        as_version: str = "4.1",
+        as_version: ReleaseLiteral | str = "4.1",
         config: Mapping[str, object] | None = None,
         data_dir: str | os.PathLike[str] | None = None,
         sync: bool = False,
@@ -114,12 +114,12 @@ class Cluster:
         port: int = 0,
         advertised_host: str | None = None,
         listeners: str | Sequence[str] | None = None,
-        clock: Clock | str | None = None,
+        clock: Clock | ClockLiteral | str | None = None,
         seed: int | None = None,
-        security_protocol: str = "PLAINTEXT",
+        security_protocol: SecurityProtocolLiteral | str = "PLAINTEXT",
         users: Mapping[str, str] | None = None,
         tls_dir: str | os.PathLike[str] | None = None,
-        internal_topics: str = cluster_options.ON_DEMAND,
+        internal_topics: InternalTopicsLiteral | str = cluster_options.ON_DEMAND,
         journal: bool | str | os.PathLike[str] = False,
         rng: random.Random | None = None,
     ) -> None:

@@ -35,6 +35,7 @@ from broker_sim.fields.kinds import (
     error_about,
     refusal,
 )
+from broker_sim.fields.names import ClockLiteral, InternalTopicsLiteral, ReleaseLiteral, SecurityProtocolLiteral
 from broker_sim.fields.problems import Problems
 
 if TYPE_CHECKING:
@@ -292,7 +293,9 @@ _USUAL = {
 class Options(TypedDict, total=False):
     """The arguments of a `Cluster` but ``brokers`` and ``topics``, which come first."""
 
-    as_version: Annotated[str, about(Release(), "the Kafka release to behave as", default=DEFAULT_VERSION)]
+    as_version: Annotated[
+        ReleaseLiteral | str, about(Release(), "the Kafka release to behave as", default=DEFAULT_VERSION)
+    ]
     config: Annotated[Mapping[str, object] | None, about(MapOf(SettingValue()), "settings by Kafka's names")]
     data_dir: Annotated[str | os.PathLike[str] | None, about(_Directory(), "data directory")]
     sync: Annotated[bool, about(Flag(), "call fsync before an append is acknowledged", default=False)]
@@ -303,17 +306,18 @@ class Options(TypedDict, total=False):
         str | Sequence[str] | None,
         about(ListOf(_ListenerKind()), "further listeners, as advertised.listeners of Kafka"),
     ]
-    clock: Annotated[Clock | str | None, about(_AnyClock(), "real, scaled:N, manual, or a clock object")]
+    clock: Annotated[Clock | ClockLiteral | str | None, about(_AnyClock(), "real, scaled:N, manual, or a clock object")]
     seed: Annotated[int | None, about(NameOrNumber(), "seed of the random numbers")]
     security_protocol: Annotated[
-        str, about(Choice(SECURITY_PROTOCOLS), "what clients must do: security.protocol of Kafka", default="PLAINTEXT")
+        SecurityProtocolLiteral | str,
+        about(Choice(SECURITY_PROTOCOLS), "what clients must do: security.protocol of Kafka", default="PLAINTEXT"),
     ]
     users: Annotated[Mapping[str, str] | None, about(MapOf(Password()), "passwords by user name, for SASL")]
     tls_dir: Annotated[
         str | os.PathLike[str] | None, about(_Directory(), "certificates of SSL and SASL_SSL, made where missing")
     ]
     internal_topics: Annotated[
-        str,
+        InternalTopicsLiteral | str,
         about(
             Choice(INTERNAL_TOPICS),
             "when __consumer_offsets and the other internal topics are created",
