@@ -35,11 +35,14 @@ from broker_sim.fields.kinds import (
     error_about,
     refusal,
 )
-from broker_sim.fields.names import ClockLiteral, InternalTopicsLiteral, ReleaseLiteral, SecurityProtocolLiteral
 from broker_sim.fields.problems import Problems
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from broker_sim.fields.names import ClockLiteral, InternalTopicsLiteral, ReleaseLiteral, SecurityProtocolLiteral
+else:  # at run time they are read by their kinds, and a start need not load the names
+    ClockLiteral = InternalTopicsLiteral = ReleaseLiteral = SecurityProtocolLiteral = str
 
 __all__ = [
     "ARGUMENTS",
