@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         TransactionHandle,
     )
     from broker_sim.api.handles.records import StoredRecord
+    from broker_sim.api.handles.requests import RequestHistory
     from broker_sim.common.text import UsageError
     from broker_sim.faults.order import Hold
     from broker_sim.faults.registry import Fault, NeverHit
@@ -62,6 +63,7 @@ __all__ = [
     "NeverHit",
     "OpenTransaction",
     "Pending",
+    "RequestHistory",
     "Seen",
     "ShareGroupHandle",
     "SharedPartition",
@@ -93,6 +95,7 @@ _HOMES = {
     "NeverHit": "broker_sim.faults.registry",
     "OpenTransaction": "broker_sim.api.handles",
     "Pending": "broker_sim.api.handles",
+    "RequestHistory": "broker_sim.api.handles.requests",
     "Seen": "broker_sim.journal",
     "ShareGroupHandle": "broker_sim.api.handles",
     "SharedPartition": "broker_sim.api.handles",

@@ -72,7 +72,8 @@ async def mirrored(kafka_factory):  # two clusters for a test, on its event loop
 
 - What a test sets in a shared cluster ends with the test: rules, holds, states of partitions, brokers that are down. What a fixture of
   a wider scope sets while it is set up is kept, and not checked, as a run of some of the tests may not need it. Topics, groups and
-  records stay, so each test takes names of its own; so does the time of a manual clock.
+  records stay, so each test takes names of its own; so does the time of a manual clock. `kafka.requests()` has earlier tests' requests
+  as well: select them by a client id or a group of the test.
 - In an asyncio test a shared cluster's handles block: `await asyncio.to_thread(kafka_session.group("billing").stable, members=1)`.
 - Arguments are those of the ini file, then the factory's, then those of the marks of the test, class and module, the nearest last. A
   mark of a single test of several that share a cluster is an error.
@@ -122,6 +123,11 @@ await kafka.topic("payments").wait(records=1)  # what the code under test has se
 (payment,) = kafka.topic("payments").records()
 assert (payment.key, payment.value) == (b"42", b"paid")
 orders.grow_to(12)""",
+    "RequestHistory": """\
+commits = kafka.requests("OffsetCommit", client_id="app-1")  # what the code under test has sent
+await commits.wait(2, answered=True)
+assert [commit.error for commit in commits] == [Err.NONE, Err.NONE]
+assert commits.all()[0].body["topics"][0]["name"] == "orders"  # the decoded request""",
     "BrokerHandle": """\
 async with kafka.broker(2).down():
     ...

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from broker_sim.control import openapi as control_api
-from broker_sim.control.commands import VERBS
 from broker_sim.control.operations import OPERATIONS
+from broker_sim.control.verbs import VERBS
 from broker_sim.coordinator import policy as policies
 from broker_sim.coordinator import shard
 from broker_sim.coordinator.classic import group as groups

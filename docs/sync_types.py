@@ -27,6 +27,7 @@ FACES: dict[str, tuple[str, ...]] = {
     "TopicHandle": ("broker_sim.api.handles.topics.TopicHandle",),
     "BrokerHandle": ("broker_sim.api.handles.brokers.BrokerHandle",),
     "Down": ("broker_sim.api.handles.brokers.Down",),
+    "RequestHistory": ("broker_sim.api.handles.requests.RequestHistory",),
     "Fault": ("broker_sim.faults.registry.Fault",),
     "Faults": ("broker_sim.faults.registry.Faults",),
     "Order": ("broker_sim.faults.order.Order",),

@@ -8,7 +8,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from broker_sim.simulation import Swarm
 
 
-@pytest.mark.sim(seeds=range(100), faults=Swarm(during="30s"))
+@pytest.mark.sim(seeds=range(10), faults=Swarm(during="30s"))
 def test_every_order_is_billed(sim):
     kafka = sim.cluster(brokers=3, topics={"orders": 6})
     orders, billed = [b"order %d" % number for number in range(50)], set()

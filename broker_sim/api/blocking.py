@@ -140,7 +140,7 @@ FACES = {
             "Pending",
             "TopicHandle",
         ),
-        *("BrokerHandle", "Down"),
+        *("BrokerHandle", "Down", "RequestHistory"),
         *("Fault", "Faults", "Order", "Hold", "Recording", "Replay", "TimeControl", "Journal"),
     )
 }

@@ -1,14 +1,9 @@
 """A whole simulated cluster in this process: brokers on real TCP ports over one shared state.
 
     async with Cluster(brokers=3, topics={"orders": 6}) as kafka:
-        kafka.bootstrap                                  # "127.0.0.1:40001,127.0.0.1:40002,127.0.0.1:40003"
-        kafka.create_topic("payments", 3, configs={"cleanup.policy": "compact"})
-
-        kafka.observe()                          # from now on everything is in kafka.journal; all below do this by themselves
-        kafka.group("billing"), kafka.log("orders", 0), kafka.offsets_log("billing"), kafka.broker(2), kafka.topic("orders")
+        kafka.bootstrap  # "127.0.0.1:40001,127.0.0.1:40002,127.0.0.1:40003"
+        kafka.group("billing"), kafka.log("orders", 0), kafka.broker(2), kafka.topic("orders"), kafka.requests("OffsetCommit")
         kafka.fault("OffsetCommit", error="NOT_COORDINATOR", times=3), kafka.order.hold("JoinGroup")
-        await kafka.time.advance("46s", expire=["consumer-2"])
-        await kafka.broker_down(2); await kafka.broker_up(2); await kafka.restart(2)
 
 Rules:
 1. A cluster belongs to the event loop that started it. Clusters don't know of each other: any number runs side by side.
@@ -17,7 +12,6 @@ Rules:
    left open or running then.
 4. With ``data_dir`` the next cluster on the same directory goes on where this one ended, however it ended; two at once
    are refused. Without, everything is in memory and lost at ``stop``. ``start`` after ``stop`` takes the same ports.
-5. What may be watched and broken belongs to its parts (``observation``, ``outages``, ``time_control``), and is asked for here.
 """
 
 from __future__ import annotations
@@ -61,12 +55,14 @@ if TYPE_CHECKING:
         TopicHandle,
         TransactionHandle,
     )
+    from broker_sim.api.handles.requests import RequestHistory
     from broker_sim.authentication.security import Security
     from broker_sim.faults.conditions import PartitionFaults
     from broker_sim.faults.order import Order
     from broker_sim.faults.registry import Fault, Faults
     from broker_sim.faults.rules import RuleKeys
-    from broker_sim.faults.selectors import ApiName
+    from broker_sim.faults.selectors import ApiName, SelectorKeys
+    from broker_sim.fields.names import ClockLiteral, InternalTopicsLiteral, ReleaseLiteral, SecurityProtocolLiteral
     from broker_sim.journal import Journal
     from broker_sim.metadata.cluster_state import Broker, Partition, Topic
     from broker_sim.runtime.group_coordinator import GroupCoordinator
@@ -112,7 +108,7 @@ class Cluster:
         brokers: int = 1,
         topics: Topics | None = None,
         *,
-        as_version: str = "4.1",
+        as_version: ReleaseLiteral | str = "4.1",
         config: Mapping[str, object] | None = None,
         data_dir: str | os.PathLike[str] | None = None,
         sync: bool = False,
@@ -122,12 +118,12 @@ class Cluster:
         listeners: str | Sequence[str] | None = None,
         advertised_listeners: str | Sequence[str] | None = None,
         racks: str | Sequence[str] | None = None,
-        clock: Clock | str | None = None,
+        clock: Clock | ClockLiteral | str | None = None,
         seed: int | None = None,
-        security_protocol: str = "PLAINTEXT",
+        security_protocol: SecurityProtocolLiteral | str = "PLAINTEXT",
         users: Mapping[str, str] | None = None,
         tls_dir: str | os.PathLike[str] | None = None,
-        internal_topics: str = cluster_options.ON_DEMAND,
+        internal_topics: InternalTopicsLiteral | str = cluster_options.ON_DEMAND,
         journal: bool | str | os.PathLike[str] = False,
         rng: random.Random | None = None,
     ) -> None:
@@ -419,8 +415,7 @@ class Cluster:
         return kept if kept is not None and self._state is None else self.observe()
 
     def observe(self) -> Journal:
-        """Start recording unless it is on already, and return the journal. Raises ClusterError if the cluster is not running,
-        UsageError for an unusable directory."""
+        """Start recording unless it is on, and return the journal. Raises ClusterError (not running), UsageError (directory)."""
         seen = self._observation
         if seen.tap is not None and seen.journal is not None:
             return seen.journal
@@ -455,8 +450,7 @@ class Cluster:
 
     def fault(self, api: ApiName | None = None, **keys: Unpack[RuleKeys]) -> Fault:
         """Install a rule for requests: ``kafka.fault("OffsetCommit", group="billing", error="NOT_COORDINATOR")``. It applies
-        immediately, until its ``with`` block ends or ``remove()``. Raises UsageError at this call for an unknown API or key, with
-        the nearest match; docs/coverage.md lists the APIs."""
+        immediately, until its ``with`` block ends or ``remove()``. Raises UsageError for an unknown API or key; see coverage.md."""
         return self.faults.add(api, **keys)
 
     @property
@@ -465,6 +459,12 @@ class Cluster:
         self.observe()
         assert self._observation.order is not None
         return self._observation.order
+
+    def requests(self, api: ApiName | None = None, **selectors: Unpack[SelectorKeys]) -> RequestHistory:
+        """The received requests that fit, since `observe` or the first call: ``requests("Produce", client_id="app")``. UsageError."""
+        from broker_sim.api.handles.requests import RequestHistory
+
+        return RequestHistory(self, self.order.selector({"api": api, **selectors}))
 
     # --- handles ------------------------------------------------------------------------------------------------------
 
@@ -516,7 +516,7 @@ class Cluster:
 
     def topics(self) -> list[str]:
         """The names of all topics, including internal ones, in order of creation."""
-        return list(self.state.topics)
+        return [*self.state.topics]
 
     def topic(self, name: str, partitions: int | None = None) -> TopicHandle:
         """A topic; with ``partitions`` it is created if it does not exist (-1: the broker's default number). Raises UsageError."""

@@ -40,6 +40,10 @@ from broker_sim.fields.problems import Problems
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from broker_sim.fields.names import ClockLiteral, InternalTopicsLiteral, ReleaseLiteral, SecurityProtocolLiteral
+else:  # at run time they are read by their kinds, and a start need not load the names
+    ClockLiteral = InternalTopicsLiteral = ReleaseLiteral = SecurityProtocolLiteral = str
+
 __all__ = [
     "ARGUMENTS",
     "AT_START",
@@ -255,7 +259,9 @@ _USUAL = {
 class Options(TypedDict, total=False):
     """The arguments of a `Cluster` but ``brokers`` and ``topics``, which come first."""
 
-    as_version: Annotated[str, about(Release(), "the Kafka release to behave as", default=DEFAULT_VERSION)]
+    as_version: Annotated[
+        ReleaseLiteral | str, about(Release(), "the Kafka release to behave as", default=DEFAULT_VERSION)
+    ]
     config: Annotated[Mapping[str, object] | None, about(MapOf(SettingValue()), "settings by Kafka's names")]
     data_dir: Annotated[str | os.PathLike[str] | None, about(_Directory(), "data directory")]
     sync: Annotated[bool, about(Flag(), "call fsync before an append is acknowledged", default=False)]
@@ -272,17 +278,18 @@ class Options(TypedDict, total=False):
         ),
     ]
     racks: Annotated[str | Sequence[str] | None, about(ListOf(Text()), "racks of the brokers, in turn")]
-    clock: Annotated[Clock | str | None, about(_AnyClock(), "real, scaled:N, manual, or a clock object")]
+    clock: Annotated[Clock | ClockLiteral | str | None, about(_AnyClock(), "real, scaled:N, manual, or a clock object")]
     seed: Annotated[int | None, about(NameOrNumber(), "seed of the random numbers")]
     security_protocol: Annotated[
-        str, about(Choice(SECURITY_PROTOCOLS), "what clients must do: security.protocol of Kafka", default="PLAINTEXT")
+        SecurityProtocolLiteral | str,
+        about(Choice(SECURITY_PROTOCOLS), "what clients must do: security.protocol of Kafka", default="PLAINTEXT"),
     ]
     users: Annotated[Mapping[str, str] | None, about(MapOf(Password()), "passwords by user name, for SASL")]
     tls_dir: Annotated[
         str | os.PathLike[str] | None, about(_Directory(), "certificates of SSL and SASL_SSL, made where missing")
     ]
     internal_topics: Annotated[
-        str,
+        InternalTopicsLiteral | str,
         about(
             Choice(INTERNAL_TOPICS),
             "when __consumer_offsets and the other internal topics are created",

@@ -136,6 +136,8 @@ class Setting(NamedTuple):
                 raise self._refuse(value, f"Value must be no more than {to_text(self.maximum)}")
         if isinstance(value, list) and self.name.endswith("replication.throttled.replicas"):
             self._check_throttled(value)
+        if isinstance(value, str) and self.name == PER_ADDRESS:
+            per_address(value)
         if self.whole and isinstance(value, list) and "" in value:
             raise ConfigError(f"Configuration '{self.name}' values must not be empty.")
         if self.choices:
@@ -184,6 +186,24 @@ def _java_double(value: float) -> str:
     digits = repr(abs(value)).partition("e")[0].replace(".", "").strip("0")
     mantissa, _, exponent = f"{value:.{max(len(digits) - 1, 1)}e}".partition("e")
     return f"{mantissa}E{int(exponent)}"
+
+
+PER_ADDRESS = "max.connections.per.ip.overrides"
+
+
+def per_address(text: str) -> dict[str, int]:
+    """The number of connections by address, of ``127.0.0.1:5,localhost:9``. Raises ConfigError."""
+    found: dict[str, int] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        host, colon, number = entry.rpartition(":")
+        if not (colon and host.strip() and number.strip().isdecimal()):
+            raise ConfigError(
+                f"Error parsing configuration property '{PER_ADDRESS}': {entry!r} is no address with a number (expected 127.0.0.1:5)"
+            )
+        address = host.strip().strip("[]")
+        for name in ("127.0.0.1", "::1") if address == "localhost" else (address,):
+            found[name] = int(number)
+    return found
 
 
 def parse_release(as_version: str) -> tuple[int, int]:

@@ -1,19 +1,93 @@
-"""Operations on requests: rules that break them."""
+"""Operations on requests: those that were received, and rules that break them."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.control.resolve import not_there, strangers
-from broker_sim.control.shapes import FAULT
+from broker_sim.control.shapes import FAULT, REQUEST
 from broker_sim.control.table import TIMEOUT, operation
 from broker_sim.faults.rules import FIELDS, rule_from
+from broker_sim.faults.selectors import FIELDS as SELECTOR
+from broker_sim.faults.selectors import selector_of
 from broker_sim.fields.field import Field
 from broker_sim.fields.kinds import Count, Flag
+from broker_sim.journal.files import plain
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
+    from broker_sim.api.handles.requests import RequestHistory
     from broker_sim.faults.registry import Fault
+    from broker_sim.journal import Seen
+
+_SHOWN = (
+    *(
+        "request",
+        "ts_ms",
+        "api",
+        "version",
+        "broker",
+        "client_id",
+        "client_host",
+        "group",
+        "member",
+        "transactional_id",
+    ),
+    *("topics", "body"),
+)
+
+
+def _examine_selector(given: dict[str, Any]) -> None:
+    selector_of(given)
+
+
+def _received(cluster: Cluster, given: dict[str, Any]) -> RequestHistory:
+    return cluster.requests(**{name: given[name] for name in SELECTOR if name in given})
+
+
+def _shown_request(seen: Seen) -> dict[str, Any]:
+    """A received request as JSON; see shapes.REQUEST."""
+    shown = {name: seen[name] for name in _SHOWN if name in seen}
+    shown |= {"answered": "answer" in seen, **{name: seen.get(name) for name in ("error", "took_ms", "answer")}}
+    answer: dict[str, Any] = json.loads(json.dumps(shown, default=plain))
+    return answer
+
+
+LIMIT = Field("limit", Count(1, 10_000), "at most so many, the latest", default=100)
+
+
+@operation(
+    "request.list",
+    "GET /requests",
+    *SELECTOR.values(),
+    LIMIT,
+    answer={"requests": [REQUEST], "received": "integer"},
+    examine=_examine_selector,
+)
+async def list_requests(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """List the requests that the brokers received, the latest ones, oldest first; received: the number of all that fit."""
+    found = _received(cluster, given).all()
+    return {"requests": [_shown_request(seen) for seen in found[-given["limit"] :]], "received": len(found)}
+
+
+@operation(
+    "request.wait",
+    "GET /requests/wait",
+    Field("count", Count(1), "number of requests", default=1),
+    *SELECTOR.values(),
+    Field("answered", Flag(), "only requests with a response"),
+    LIMIT,
+    TIMEOUT,
+    answer={"requests": [REQUEST], "received": "integer"},
+    waits=True,
+    examine=_examine_selector,
+)
+async def wait_for_requests(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Wait until the brokers have received so many requests, earlier ones included; answers as request.list."""
+    history = _received(cluster, given)
+    await history.wait(given["count"], answered=given.get("answered", False), timeout=given["timeout"])
+    return await list_requests(cluster, given)
 
 
 def _examine_rule(given: dict[str, Any]) -> None:

@@ -219,6 +219,19 @@ def _records(answer: Mapping[str, Any]) -> str:
     return "\n".join(lines) or "no records"
 
 
+def _requests(answer: Mapping[str, Any]) -> str:
+    lines = []
+    for one in answer["requests"]:
+        about = [f"{name} {visible(one[name])}" for name in ("group", "member", "transactional_id") if name in one]
+        about += [visible(" ".join(one["topics"][:5]))] if one.get("topics") else []
+        outcome = f"{one['error'] or 'answered'} after {one['took_ms']} ms" if one["answered"] else "not answered"
+        what = f"{clock(one['ts_ms'])} {one['api']} v{one['version']} of {visible(str(one['client_id']))}"
+        lines.append(f"{', '.join([what, *about])}: {outcome}"[:WIDTH])
+    if answer["received"] > len(lines):
+        lines.insert(0, f"... {answer['received'] - len(lines)} earlier ones: --limit N")
+    return "\n".join(lines) or "no such request was received"
+
+
 def _cluster(cluster: Mapping[str, Any]) -> str:
     topics = ", ".join(cluster["topics"]) or "none"
     protocol = "" if cluster["security_protocol"] == "PLAINTEXT" else f", {cluster['security_protocol']}"
@@ -279,6 +292,8 @@ _FORMS: dict[str, Callable[[Any], str]] = {
     **{f"topic.{verb}": _topic for verb in ("get", "create", "fill", "grow")},
     "topic.list": _each("topics", _topic),
     "topic.records": _records,
+    "request.list": _requests,
+    "request.wait": _requests,
     "topic.wait": _topic,
     **{f"cluster.{verb}": _cluster for verb in ("get", "create")},
     "cluster.list": _each("clusters", _cluster),

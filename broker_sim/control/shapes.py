@@ -260,4 +260,27 @@ REPLAY = Shape(
     "how far a replay has come: the entries that have passed, the next one, the requests that wait; diverged: what came in its place",
     {"position": "integer", "expected": "string?", "waiting": ["string"], "ended": "boolean", "diverged": "string?"},
 )
+REQUEST = Shape(
+    "Request",
+    "a request that a broker received; topics: partitions that it names; answered: whether a response was sent, or can't be any more; "
+    "answer: the body of the response",
+    {
+        "request": "integer",
+        "ts_ms": "integer",
+        "api": "string",
+        "version": "integer",
+        "broker": "integer",
+        "client_id": "string?",
+        "client_host": "string",
+        "group?": "string",
+        "member?": "string",
+        "transactional_id?": "string",
+        "topics?": ["string"],
+        "body": "object?",
+        "answered": "boolean",
+        "error": "string?",
+        "took_ms": "integer?",
+        "answer": "object?",
+    },
+)
 EVENT = Shape("Event", "an event of the journal", {"seq": "integer", "ts_ms": "integer", "event": "string"}, more=True)

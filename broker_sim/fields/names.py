@@ -1,5 +1,5 @@
-"""Names that editors complete: Kafka's APIs and errors. Arguments also take other texts - a name in any case, a pattern -, so each is
-used together with ``str``, and an unknown name is an error when it is read.
+"""Names that editors complete: Kafka's APIs, errors, releases, states. Arguments also take other texts - a name in any case, a pattern
+-, so each is used together with ``str``, and an unknown name is an error when it is read.
 
 A test compares them with what the broker knows. (A ``Literal`` can't be made of the enums: type checkers read the source.)
 """
@@ -8,7 +8,58 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-__all__ = ["ApiLiteral", "ErrorLiteral"]
+__all__ = [
+    "ApiLiteral",
+    "ClockLiteral",
+    "ErrorLiteral",
+    "GroupStateLiteral",
+    "InternalTopicsLiteral",
+    "IsolationLiteral",
+    "PartitionStateLiteral",
+    "ReleaseLiteral",
+    "SecurityProtocolLiteral",
+    "TransactionStateLiteral",
+]
+
+ReleaseLiteral: TypeAlias = Literal["3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2", "4.3", "4.4"]
+"""The Kafka releases to behave as; a patch release is a text, too."""
+
+ClockLiteral: TypeAlias = Literal["real", "manual", "scaled:10"]
+"""The clocks; any number may follow ``scaled:``."""
+
+SecurityProtocolLiteral: TypeAlias = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+"""security.protocol of Kafka."""
+
+InternalTopicsLiteral: TypeAlias = Literal["on-demand", "at-start"]
+"""When a cluster creates its internal topics."""
+
+IsolationLiteral: TypeAlias = Literal["read_committed", "read_uncommitted"]
+"""isolation.level of a consumer."""
+
+GroupStateLiteral: TypeAlias = Literal[
+    "Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Assigning", "Reconciling"
+]
+"""The states of a group, classic or not."""
+
+TransactionStateLiteral: TypeAlias = Literal[
+    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead"
+]
+"""The states of a transactional id."""
+
+PartitionStateLiteral: TypeAlias = Literal[
+    "stuck",
+    "under_min_isr",
+    "slow",
+    "storage_error",
+    "full",
+    "readonly",
+    "too_large",
+    "not_leader",
+    "fenced",
+    "no_leader",
+    "loading",
+]
+"""The fault states of a partition."""
 
 ApiLiteral: TypeAlias = Literal[
     "Produce",

@@ -18,7 +18,8 @@ from itertools import groupby
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from broker_sim.handlers.context import LARGE, FastHandler, RequestContext
+from broker_sim.common.refusals import size_in_words
+from broker_sim.handlers.context import LARGE, ConnectionLike, FastHandler, RequestContext
 from broker_sim.handlers.repeated import Repeated
 from broker_sim.handlers.traits import PLAIN, ErrorTraits
 from kafka_wire.api_keys import OTHERS, ApiKey, advertised, is_flexible, message_class, release
@@ -41,7 +42,17 @@ if TYPE_CHECKING:
     from broker_sim.authentication.authenticator import Authenticator
     from broker_sim.authentication.security import Security
 
-__all__ = ["Listener", "LookUp", "Route", "Routes", "UnsupportedRequest", "handler_modules", "supported", "traits_of"]
+__all__ = [
+    "Listener",
+    "LookUp",
+    "Route",
+    "Routes",
+    "UnsupportedRequest",
+    "handler_modules",
+    "supported",
+    "traits_of",
+    "wrong_size",
+]
 
 
 class UnsupportedRequest(Exception):
@@ -164,6 +175,11 @@ def _joined(pieces: list[bytes]) -> Iterator[bytes]:
             yield from run
 
 
+def wrong_size(size: int, expected: str) -> str:
+    """Why a frame of that size is refused, for the log."""
+    return f"a frame of {size} bytes; {expected}{size_in_words(size)}"
+
+
 class LookUp(Protocol):
     """A connection's way from a frame's API key and version to the route: `Routes`, or what restricts them until its client is
     authenticated."""
@@ -172,6 +188,8 @@ class LookUp(Protocol):
     def authenticator(self) -> Authenticator | None: ...
 
     def longest_frame(self, limit: int) -> int: ...
+
+    def refuse_frame(self, connection: ConnectionLike, size: int, expected: str) -> None: ...
 
     def __getitem__(self, code: int, /) -> Route: ...
 
@@ -189,6 +207,10 @@ class Routes(dict[int, Route]):
     def longest_frame(self, limit: int) -> int:
         """Bytes that a frame may have, of a broker whose own limit is ``limit``."""
         return limit
+
+    def refuse_frame(self, connection: ConnectionLike, size: int, expected: str) -> None:
+        """Close a connection that has sent a frame of an invalid size."""
+        connection.refuse(wrong_size(size, expected))
 
     def __missing__(self, code: int) -> Route:
         api_key, version = _signed16(code >> 16), _signed16(code & 0xFFFF)

@@ -57,6 +57,7 @@ shared batches are off. Without a tap it costs one check per read.
 
 from __future__ import annotations
 
+import asyncio
 import enum
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -166,7 +167,7 @@ class ConnectionLike(Accepted, Protocol):
     def forget_repeats(self) -> None:
         """Handle no request as a repeated one: each may be refused from now on."""
 
-    def read_tokens(self, authenticate: Callable[[bytes], bytes], later: Later) -> None:
+    def read_tokens(self, authenticate: Callable[[bytes], bytes], later: Later) -> asyncio.Protocol:
         """After this request SASL tokens come without headers; ``authenticate`` answers one, or raises AuthenticationFailed, and then
         the connection is closed ``later``."""
 

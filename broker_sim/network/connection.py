@@ -21,7 +21,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.common.refusals import host_of, size_in_words
+from broker_sim.common.refusals import host_of
 from broker_sim.handlers import Listener, Route, UnsupportedRequest
 from broker_sim.handlers.context import DEFERRED, LARGE, InterceptedContext, Later, Owner, RequestContext, Tap
 from broker_sim.handlers.error_response import error_response, has_long_text
@@ -435,7 +435,7 @@ class Connection(asyncio.Protocol):
                 size = int.from_bytes(data[pos : pos + 4], "big", signed=True)
                 limit = self.routes.longest_frame(self._owner.max_request_bytes)
                 if not _SMALLEST <= size <= limit:
-                    self.refuse(f"a frame of {size} bytes; expected {_SMALLEST} to {limit}{size_in_words(size)}")
+                    self.routes.refuse_frame(self, size, f"expected {_SMALLEST} to {limit}")
                     return
                 need = size + 4
             waiting.keep(data, pos, need)
@@ -560,11 +560,11 @@ class Connection(asyncio.Protocol):
         """Each request is looked up in ``routes`` from now on, which may refuse it."""
         self._memo = NoMemo()
 
-    def read_tokens(self, authenticate: Callable[[bytes], bytes], later: Later) -> None:
+    def read_tokens(self, authenticate: Callable[[bytes], bytes], later: Later) -> asyncio.Protocol:
         """See ``context``: until the client is authenticated it sends tokens with a size and no header."""
         from broker_sim.network.sasl_tokens import SaslTokens
 
-        self._transport.set_protocol(SaslTokens(self, self._transport, authenticate, later))  # type: ignore[union-attr, arg-type]
+        return SaslTokens.put_before(self, self._transport, authenticate, later)  # type: ignore[arg-type]
 
     def failed(self, what: object) -> None:
         """Close after an exception in our own code, which goes into the log."""

@@ -36,6 +36,19 @@ class SaslTokens(asyncio.Protocol):
         self._received = bytearray()
         self._closing: Timer | None = None
 
+    @classmethod
+    def put_before(
+        cls,
+        connection: Connection,
+        transport: asyncio.Transport,
+        authenticate: Callable[[bytes], bytes],
+        later: Later,
+    ) -> SaslTokens:
+        """A new one that has what the transport receives from now on."""
+        tokens = cls(connection, transport, authenticate, later)
+        transport.set_protocol(tokens)
+        return tokens
+
     def data_received(self, data: bytes) -> None:
         if self._closing is not None:
             return

@@ -25,12 +25,17 @@ if TYPE_CHECKING:
     from broker_sim.common.clock import Clock, Timer
     from broker_sim.handlers.context import Accepted, Tap
     from broker_sim.metadata.cluster_state import Broker
+    from broker_sim.network.connection_limits import ConnectionLimits
     from broker_sim.network.tls import TlsProtocol
 
 __all__ = ["BrokerServer", "bind_error", "listen", "listen_on"]
 
 _LOOKS = 20
 """Looks for idle connections in the time that makes one idle."""
+
+_LIMITS = ("max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides")
+_UNLIMITED = 2**31 - 1
+"""What the first two are by default."""
 
 _BACKLOG = 1024
 _GRACE_S = 1.0
@@ -126,6 +131,10 @@ class BrokerServer:
         """In the order in which they came: no set, as nothing may depend on addresses."""
         self.handshakes: dict[TlsProtocol, None] = {}
         """TLS handshakes that are going on."""
+        self.limits: ConnectionLimits | None = None
+        """How many connections it accepts; None without a limit."""
+        config.on_change(self._limit)
+        self._limit()
         self.hung_up = False
         """Whether no connection is wanted: it is down, or goes down."""
         self._max_idle_ms = config.int("connections.max.idle.ms")
@@ -157,6 +166,21 @@ class BrokerServer:
 
     def _accepts(self, listener: Listener) -> Callable[[], asyncio.BaseProtocol]:
         """What makes the protocol of a connection that the listener has accepted."""
+        make = self._makes(listener)
+        protected = listener is self.listeners[0] and len(self.listeners) > 1
+        return lambda: make() if self.limits is None else self.limits.incoming(listener.name, make, protected)
+
+    def _limit(self) -> None:
+        """Apply the limits of connections as they are now."""
+        config = self.broker.state.config
+        if self.limits is not None:
+            self.limits.read()
+        elif any(config[name] not in (_UNLIMITED, "") for name in _LIMITS):
+            from broker_sim.network.connection_limits import ConnectionLimits
+
+            self.limits = ConnectionLimits(self)
+
+    def _makes(self, listener: Listener) -> Callable[[], asyncio.BaseProtocol]:
         security = listener.security
         if security is None or security.tls is None:
             return lambda: Connection(self, listener)
@@ -213,6 +237,8 @@ class BrokerServer:
             await self._accept_no_more(server)
             server.close()
         self._servers = []
+        if self.limits is not None:
+            self.limits.drop_all()
         self.end_iteration()
         if self.connections or self.handshakes:
             self._all_closed = self.loop.create_future()
@@ -290,6 +316,8 @@ class BrokerServer:
         self._one_less()
 
     def _one_less(self) -> None:
+        if self.limits is not None and self.limits.waiting:
+            self.call_soon(self.limits.one_less)  # behind the handshake that becomes a connection
         if self._all_closed is not None and not self._all_closed.done() and not (self.connections or self.handshakes):
             self._all_closed.set_result(None)
 

@@ -390,6 +390,50 @@ async def test_a_failure_after_version_0_closes_after_the_delay(caplog: pytest.L
         await wire.close()
 
 
+@pytest.mark.parametrize("size", [-1, 524_289, 2**31 - 1, int.from_bytes(b"GET ", "big")])
+async def test_a_frame_of_an_invalid_size_is_a_failed_authentication(
+    caplog: pytest.LogCaptureFixture, size: int
+) -> None:
+    """Played with 4.1.0: InvalidReceiveException is a SaslAuthenticationException there, which is delayed."""
+    async with secured(config={DELAY: 2**31 - 1}) as kafka:
+        journal = kafka.observe()
+        wire = await Wire.connect(kafka.bootstrap)
+        refused = journal.next(event="connection", action="refused", timeout=PATIENT)
+        wire.write_raw(struct.pack(">i", size) + b"\xff\xff\xff\xff")
+        assert (await refused).reason.startswith(f"a frame of {size} bytes; expected 10 to 524288")
+        assert kafka.servers[0].connections, "it is closed after the delay"
+        left = journal.next(event="connection", action="closed", timeout=PATIENT)
+        await wire.close()
+        await left
+    assert len(caplog.messages) == 1, "nothing behind it is read"
+
+
+async def test_a_connection_with_a_frame_of_an_invalid_size_is_closed_after_the_delay() -> None:
+    async with secured(config={DELAY: 20}) as kafka:
+        wire = await Wire.connect(kafka.bootstrap)
+        wire.write_raw(struct.pack(">i", -1))
+        await wire.closed()
+        await wire.close()
+
+
+@pytest.mark.parametrize("size", [0, 9])
+async def test_a_frame_that_is_too_short_closes_the_connection_at_once(size: int) -> None:
+    async with secured(config={DELAY: 2**31 - 1}) as kafka:
+        wire = await Wire.connect(kafka.bootstrap)
+        wire.write_raw(struct.pack(">i", size) + bytes(size))
+        await wire.closed()
+        await wire.close()
+
+
+async def test_an_authenticated_connection_is_closed_at_once_for_a_frame_of_an_invalid_size() -> None:
+    async with secured(config={DELAY: 2**31 - 1}) as kafka:
+        wire = await Wire.connect(kafka.bootstrap)
+        await authenticate(wire)
+        wire.write_raw(struct.pack(">i", -1))
+        await wire.closed()
+        await wire.close()
+
+
 async def test_a_client_that_leaves_between_handshake_and_token(kafka: Cluster) -> None:
     journal = kafka.observe()
     wire = await Wire.connect(kafka.bootstrap)

@@ -106,12 +106,12 @@ def test_a_scenario_is_refused_what_a_cluster_is() -> None:
 
 def test_a_setting_without_effect_that_a_client_alters_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     sim = Sim()
-    values = {"max.connections": "5", "log.retention.ms": "1000"}
+    values = {"max.connection.creation.rate": "5", "log.retention.ms": "1000"}
     configs = [AlterableConfig(name, 0, value) for name, value in values.items()]
     with caplog.at_level(logging.WARNING):
         sim.call(IncrementalAlterConfigsRequest([AlterConfigsResource(4, "1", configs)]), 1)
     assert [record.message.split(" (")[0] for record in caplog.records] == [
-        "altered by a client: no effect here: max.connections"
+        "altered by a client: no effect here: max.connection.creation.rate"
     ]
 
 

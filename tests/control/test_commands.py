@@ -17,8 +17,9 @@ import pytest
 from broker_sim.cli import main as cli
 from broker_sim.control import commands
 from broker_sim.control.client import ControlFailed
-from broker_sim.control.commands import VERBS, spelled_out
+from broker_sim.control.commands import spelled_out
 from broker_sim.control.operations import OPERATIONS
+from broker_sim.control.verbs import VERBS
 from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

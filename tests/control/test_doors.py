@@ -14,12 +14,13 @@ from broker_sim import Cluster
 from broker_sim.api.handles.brokers import BrokerHandle
 from broker_sim.api.handles.groups import GroupHandle
 from broker_sim.api.handles.logs import LogHandle
+from broker_sim.api.handles.requests import RequestHistory
 from broker_sim.api.handles.shares import ShareGroupHandle
 from broker_sim.api.handles.topics import TopicHandle
 from broker_sim.api.handles.transactions import TransactionHandle
 from broker_sim.api.time_control import TimeControl
-from broker_sim.control.commands import VERBS
 from broker_sim.control.operations import OPERATIONS
+from broker_sim.control.verbs import VERBS
 from broker_sim.faults.order import Hold, Order
 from broker_sim.faults.recorded import Recording, Replay
 from broker_sim.faults.registry import Fault, Faults
@@ -66,6 +67,8 @@ IN_PYTHON: dict[str, tuple[type, str]] = {
     "leader.move": (LogHandle, "move_to"),
     "leader.elect": (LogHandle, "elect"),
     "leader.prefer": (Cluster, "elect_preferred"),
+    "request.list": (Cluster, "requests"),
+    "request.wait": (RequestHistory, "wait"),
     "fault.add": (Cluster, "fault"),
     "fault.wait": (Fault, "wait"),
     "fault.get": (Fault, "hits"),

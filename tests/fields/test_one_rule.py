@@ -13,6 +13,7 @@ import yaml
 from broker_sim.common.text import UsageError
 from broker_sim.control import commands
 from broker_sim.control.operations import check
+from broker_sim.control.verbs import VERBS
 from broker_sim.faults.rules import Rule, rule_from
 from broker_sim.fields.problems import WrongInput
 from broker_sim.scenario.files import loads
@@ -27,7 +28,7 @@ def over_http(values: dict[str, Any]) -> Rule:
 
 def in_words(values: dict[str, Any]) -> Rule:
     words = [f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in values.items()]
-    given = commands._given(argparse.Namespace(verb=commands.VERBS["fault"]["add"], words=words))
+    given = commands._given(argparse.Namespace(verb=VERBS["fault"]["add"], words=words))
     return over_http(given)
 
 

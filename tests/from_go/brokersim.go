@@ -287,6 +287,43 @@ func (c *Cluster) AwaitAnswer(api, group, failure string) {
 	c.Do("GET", "/journal/next", Params{"api": api, "group": group, "error": failure}, nil)
 }
 
+// Request is a request that a broker received.
+type Request struct {
+	API      string
+	Version  int
+	ClientID string `json:"client_id"`
+	Group    string
+	Topics   []string       // partitions that it names, "orders-0"
+	Body     map[string]any // Kafka's field names in snake_case
+	Answered bool
+	Error    string         // of the response, by Kafka's name; "" without one
+	Answer   map[string]any // the body of the response
+}
+
+// Requests returns the requests of an API that the brokers received, the oldest first; selectors are those of a rule, as in
+// Params{"client_id": "app-1"}.
+func (c *Cluster) Requests(api string, selectors Params) []Request {
+	c.t.Helper()
+	return c.received("", api, selectors, Params{"limit": 10000})
+}
+
+// AwaitRequests waits until there are so many of these requests that are answered; an error lists what was received instead.
+func (c *Cluster) AwaitRequests(count int, api string, selectors Params, timeout time.Duration) []Request {
+	c.t.Helper()
+	return c.received("/wait", api, selectors, Params{"limit": 10000, "count": count, "answered": true, "timeout": timeout.String()})
+}
+
+func (c *Cluster) received(path, api string, selectors, params Params) []Request {
+	c.t.Helper()
+	for name, value := range selectors {
+		params[name] = value
+	}
+	params["api"] = api
+	var told struct{ Requests []Request }
+	c.Do("GET", "/requests"+path, params, &told)
+	return told.Requests
+}
+
 // Advance lets time pass on a manual clock, and tells which timers fired; members not named in expire stay alive.
 func (c *Cluster) Advance(by time.Duration, expire ...string) []string {
 	c.t.Helper()

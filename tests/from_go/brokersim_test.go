@@ -22,6 +22,22 @@ const group, patience = "billing", 20 * time.Second
 
 func TestMain(m *testing.M) { os.Exit(brokersim.Main(m)) }
 
+func TestReceivedRequests(t *testing.T) {
+	kafka := orders(t, brokersim.Options{})
+	app := consumer(t, kafka, "app-1")
+	poll(t, app)
+	if err := await(t, "commit", commit(app)); err != nil {
+		t.Fatal(err)
+	}
+	commits := kafka.AwaitRequests(1, "OffsetCommit", brokersim.Params{"client_id": "app-1"}, patience)
+	if len(commits) != 1 || commits[0].Group != group || commits[0].Error != "" || !commits[0].Answered {
+		t.Fatalf("one commit of %s was expected: %+v", group, commits)
+	}
+	if others := kafka.Requests("OffsetCommit", brokersim.Params{"client_id": "app-2"}); len(others) != 0 {
+		t.Fatalf("app-2 has committed: %+v", others)
+	}
+}
+
 // orders is a cluster with a topic of 6 partitions and 600 records.
 func orders(t *testing.T, options brokersim.Options) *brokersim.Cluster {
 	options.Topics = map[string]int{"orders": 6}

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
     from broker_sim.coordinator.classic.group import ClassicGroup
     from broker_sim.explain.model import History
+    from broker_sim.fields.names import GroupStateLiteral
     from broker_sim.metadata.cluster_state import Broker, Partition
 
 __all__ = ["CommitProbe", "GroupHandle", "Lag", "MemberView", "Offsets"]
@@ -229,7 +230,7 @@ class GroupHandle:
     async def wait(
         self,
         *,
-        state: str | None = None,
+        state: GroupStateLiteral | str | None = None,
         members: int | None = None,
         generation: int | None = None,
         committed: Mapping[tuple[str, int], int] | None = None,
@@ -297,7 +298,7 @@ class GroupHandle:
         """Wait until it exists and has no members."""
         return await self.wait(state=State.EMPTY.value, timeout=timeout)
 
-    async def state_is(self, state: str, timeout: object = TIMEOUT) -> Self:
+    async def state_is(self, state: GroupStateLiteral | str, timeout: object = TIMEOUT) -> Self:
         """Wait until it enters that state, even for a moment."""
         state = GROUP_STATE.read(state)
 

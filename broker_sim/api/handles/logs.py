@@ -29,6 +29,7 @@ from kafka_wire.errors import Err
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
     from broker_sim.faults.conditions import PartitionFault
+    from broker_sim.fields.names import PartitionStateLiteral
     from broker_sim.journal import Seen
     from broker_sim.metadata.cluster_state import Partition
 
@@ -191,7 +192,9 @@ class LogHandle:
 
     # states
 
-    def set(self, state: str, *, for_: object = None, replace: bool = False, **args: object) -> StateGuard:
+    def set(
+        self, state: PartitionStateLiteral | str, *, for_: object = None, replace: bool = False, **args: object
+    ) -> StateGuard:
         """Set a state by its name; ``for_``: the state ends by itself after that time on the broker's clock. Raises UsageError for
         an unknown state, and for a second state of the same kind unless ``replace`` is set, which ends the first."""
         self.cluster.observe()

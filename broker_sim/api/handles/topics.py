@@ -16,6 +16,7 @@ from broker_sim.metadata.cluster_state import KafkaError
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
     from broker_sim.api.handles.records import StoredRecord
+    from broker_sim.fields.names import IsolationLiteral
 
 __all__ = ["TopicHandle"]
 
@@ -52,7 +53,7 @@ class TopicHandle:
         *,
         offset: int | None = None,
         limit: int | None = None,
-        isolation: str = READ_COMMITTED,
+        isolation: IsolationLiteral | str = READ_COMMITTED,
     ) -> list[StoredRecord]:
         """Its records in the order of partitions and offsets, as a consumer with that ``isolation`` level gets them: up to the high
         watermark, or to the last stable offset without those of aborted transactions. ``partition``: of this one; ``offset``: from
@@ -70,7 +71,9 @@ class TopicHandle:
         for one in find_topic(state, self.name).partitions:
             yield from stored_records(one, isolation, offset)
 
-    async def wait(self, records: int, *, isolation: str = READ_COMMITTED, timeout: object = TIMEOUT) -> Self:
+    async def wait(
+        self, records: int, *, isolation: IsolationLiteral | str = READ_COMMITTED, timeout: object = TIMEOUT
+    ) -> Self:
         """Wait until it has so many `records`. Raises WaitTimeout. Returns the handle."""
         level = ISOLATION.read(isolation, "isolation")
 

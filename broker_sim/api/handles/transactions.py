@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from broker_sim.coordinator.transaction import transaction as at_coordinator
     from broker_sim.coordinator.transaction.shard import TransactionShard
     from broker_sim.explain.transactions import TransactionHistory, TransactionRequest
+    from broker_sim.fields.names import TransactionStateLiteral
 
 __all__ = ["GONE", "UNKNOWN", "TransactionHandle"]
 
@@ -104,7 +105,7 @@ class TransactionHandle:
     # waits
 
     async def wait(
-        self, *, state: str | None = None, epoch: int | None = None, timeout: object = TIMEOUT
+        self, *, state: TransactionStateLiteral | str | None = None, epoch: int | None = None, timeout: object = TIMEOUT
     ) -> TransactionHandle:
         """Wait until all given conditions hold at once: the state, that epoch or a later one. Returns the handle. Raises
         WaitTimeout, UsageError for an unknown state."""
@@ -122,7 +123,7 @@ class TransactionHandle:
         """Wait until it has an open transaction. Returns the handle."""
         return await self.wait(state=State.ONGOING.kafka_name, timeout=timeout)
 
-    async def state_is(self, state: str, timeout: object = TIMEOUT) -> TransactionHandle:
+    async def state_is(self, state: TransactionStateLiteral | str, timeout: object = TIMEOUT) -> TransactionHandle:
         """Wait until it enters that state, even for a moment. Returns the handle."""
         state = TRANSACTION_STATE.read(state)
 

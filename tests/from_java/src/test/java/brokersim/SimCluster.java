@@ -101,6 +101,27 @@ public final class SimCluster implements ExtensionContext.Store.CloseableResourc
         call("GET", "/journal/next", Map.of("api", api, "group", group, "error", error));
     }
 
+    /**
+     * The requests of an API that the brokers received, the oldest first: api, version, client_id, group, topics, body, answered, error,
+     * answer. The selectors are those of a rule: {@code Map.of("client_id", "app-1")}.
+     */
+    public List<Map<String, Object>> requests(String api, Map<String, ?> selectors) {
+        return received("/requests", api, selectors, Map.of());
+    }
+
+    /** Waits until there are so many of these requests that are answered; an error lists what was received instead. */
+    public List<Map<String, Object>> awaitRequests(int count, String api, Map<String, ?> selectors, Duration timeout) {
+        return received("/requests/wait", api, selectors, Map.of("count", count, "answered", true, "timeout", text(timeout)));
+    }
+
+    private List<Map<String, Object>> received(String path, String api, Map<String, ?> selectors, Map<String, ?> more) {
+        Map<String, Object> parameters = new LinkedHashMap<>(selectors);
+        parameters.putAll(more);
+        parameters.put("api", api);
+        parameters.put("limit", 10_000);
+        return list(call("GET", path, parameters), "requests");
+    }
+
     @SuppressWarnings("unchecked")
     static List<Map<String, Object>> list(Map<String, Object> answer, String name) {
         return (List<Map<String, Object>>) answer.get(name);
