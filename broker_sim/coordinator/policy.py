@@ -215,8 +215,11 @@ class Policy:
     """After so long the states of a share group's partitions are requested again if no result is recorded, though not before
     ``offsets.commit.timeout.ms``: ``group.share.initialize.retry.interval.ms``, since 4.2; None: after twice that timeout."""
     share_deletion_clears_state: bool
-    """DeleteGroups writes the record that a share group has no partitions' state, even if it had none (measured: 4.4.0 does, 4.1.0 does
-    not)."""
+    """DeleteGroups writes a share group's record of its partitions once more, if there is one, even if none has a state
+    (GroupMetadataManager.shareGroupBuildPartitionDeleteRequest, since 4.2)."""
+    added_share_partitions_start_at_0: bool
+    """A partition that a topic of a share group is given later begins with its first record, whatever share.auto.offset.reset says
+    (GroupMetadataManager.maybeCreateInitializeShareGroupStateRequest, since 4.4)."""
     nameless_share_member_gets_text: bool
     """The error for a ShareGroupHeartbeat without a member id names the missing field (measured: 4.1.0 does, 4.4.0 sends no text)."""
     unreadable_subscription: Err
@@ -325,6 +328,7 @@ SCALA = Policy(
     share_initialization_waits_for_target=False,
     share_initialization_retry_ms=None,
     share_deletion_clears_state=False,
+    added_share_partitions_start_at_0=False,
     nameless_share_member_gets_text=True,
     unreadable_subscription=Err.UNKNOWN_SERVER_ERROR,
     disabled_migration_refuses_joins=False,
@@ -419,6 +423,7 @@ JAVA = Policy(
     share_initialization_waits_for_target=False,
     share_initialization_retry_ms=None,
     share_deletion_clears_state=False,
+    added_share_partitions_start_at_0=False,
     nameless_share_member_gets_text=True,
     unreadable_subscription=Err.UNKNOWN_SERVER_ERROR,
     disabled_migration_refuses_joins=False,
@@ -450,6 +455,7 @@ _JAVA_4_2 = replace(
     share_assignments_are_filtered=True,
     share_fetch_of_nothing_waits=False,
     share_fetch_returns_messages=True,
+    share_deletion_clears_state=True,
 )
 _JAVA_4_3 = replace(
     _JAVA_4_2,
@@ -461,7 +467,6 @@ _JAVA_4_3 = replace(
     emptied_group_target_is_stored=True,
     revoked_partitions_are_described=True,
     share_initialization_waits_for_target=True,
-    share_deletion_clears_state=True,
 )
 _JAVA_4_4 = replace(
     _JAVA_4_3,
@@ -474,6 +479,7 @@ _JAVA_4_4 = replace(
     streams_roles_change_in_place=True,
     emptied_streams_target_is_stored=True,
     unknown_topic_fails_share_fetch=False,
+    added_share_partitions_start_at_0=True,
 )
 _JAVA_4_0 = replace(JAVA, commit_value_version=3)
 JAVA_SINCE = (

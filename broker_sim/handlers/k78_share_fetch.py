@@ -44,8 +44,8 @@ from kafka_wire.messages.k78_share_fetch import (
     ShareFetchResponse,
 )
 
-_EXACTLY = 1
-"""The acquire mode in which a fetch gets no more records than it asks for."""
+_ABOUT, _EXACTLY = 0, 1
+"""The acquire modes in which a fetch gets whole batches, and no more records than it asks for."""
 
 Head = tuple[int, record_batch.BatchHeader]
 """A batch's position in what was read, and its header."""
@@ -79,6 +79,8 @@ def _fetch(ctx: RequestContext, request: ShareFetchRequest) -> Generator[None, N
     session = _session(ctx, request, SessionKey(group_id, member), parts)
     if not isinstance(session, ShareSession):
         return ShareFetchResponse(error_code=session)
+    if request.share_acquire_mode not in (_ABOUT, _EXACTLY) and _reads_any(ctx, request, session):
+        return ShareFetchResponse(error_code=Err.UNKNOWN_SERVER_ERROR)  # ShareAcquireMode.forId knows no other
     shares = ctx.broker.shares
     acknowledging = Acknowledging(ctx, group_id, member, renews=request.is_renew_ack and shares.renews(group_id))
     if any(parts.values()):
@@ -101,8 +103,11 @@ def _session(
     sessions, epoch = ctx.broker.shares.sessions(ctx.broker), request.share_session_epoch
     known = ctx.broker.state.topics_by_id
     if epoch == INITIAL_EPOCH:
-        if any(parts.values()):
+        if any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions):
             return Err.INVALID_REQUEST
+        if len(parts) < sum(len(topic.partitions) for topic in request.topics):
+            sessions.drop(key)
+            return Err.UNKNOWN_SERVER_ERROR  # Kafka's collection of them takes none twice
         session = sessions.open(key, ctx.connection)
         if isinstance(session, ShareSession):
             session.update(parts, (), (at for at in parts if at.topic_id not in known))
@@ -117,6 +122,17 @@ def _session(
         ]
         session.update(parts, forgotten, (at for at in parts if at.topic_id not in known))
     return session
+
+
+def _reads_any(ctx: RequestContext, request: ShareFetchRequest, session: ShareSession) -> bool:
+    """Whether a request reads a partition that exists."""
+    if request.share_session_epoch == FINAL_EPOCH or request.is_renew_ack:
+        return False
+    topics = ctx.broker.state.topics_by_id
+    return any(
+        at not in session.nameless and at.topic_id in topics and 0 <= at.partition < len(topics[at.topic_id].partitions)
+        for at in session.partitions
+    )
 
 
 @dataclass(slots=True)

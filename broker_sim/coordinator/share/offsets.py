@@ -226,7 +226,7 @@ def delete(shard: ShardState, token: int, client: Client, body: ForgetOffsets) -
         body = at_once(forgetting(shard, body.request))
     latest, deleted, rows = group.latest, body.removed, body.rows
     answer = DeleteShareGroupOffsetsResponse(responses=[*rows.values(), *body.refused])
-    if not deleted:
+    if not (deleted or latest.has_record):
         shard.answer(token, answer, _refused_delete)
         return
 
@@ -245,6 +245,9 @@ def delete(shard: ShardState, token: int, client: Client, body: ForgetOffsets) -
         initialized={id_: topic for id_, topic in latest.initialized.items() if id_ not in deleted},
         deleting={**latest.deleting, **{id_: topic.name for id_, topic in deleted.items()}},
     )
+    if not deleted:  # the record is written all the same
+        submit(shard, token, changes, answer, _refused_delete)
+        return
     deletion = partitions.StateDeletion(group, deleted, answer_request)
     commands = partitions.delete_commands(group.group_id, deleted)
     shard.write(partitions.PersisterWrite(None, changes, None, None, commands, deletion))
