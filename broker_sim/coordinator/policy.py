@@ -115,6 +115,9 @@ class Policy:
     """A member of a consumer group that joins again with another instance id still holds the former one, too, and if the member is
     removed, no member may have that id any more (ConsumerGroup.updateStaticMember, removeStaticMember; measured with 4.1.0, 4.2.1
     and 4.3.1)."""
+    resubscribing_updates_epoch: bool
+    """A member of a consumer group that subscribes to other topics, without a new epoch, has its epoch as the previous one, too, if it
+    gives up a topic or none that it reads exists (consumer.CurrentAssignmentBuilder.updateCurrentAssignment, since 4.3)."""
     other_assignor_moves_group: bool
     """A consumer group's epoch is incremented when another assignor than before has most votes (KAFKA-20434). Else the vote counts when
     the epoch is next incremented."""
@@ -294,6 +297,7 @@ SCALA = Policy(
     unsubscribed_topics_are_revoked=False,
     former_instance_ids_stay=False,
     other_assignor_moves_group=False,
+    resubscribing_updates_epoch=False,
     refused_join_completes=True,
     clean_up_counts_from_start=True,
     load_error_disowns=False,
@@ -389,6 +393,7 @@ JAVA = Policy(
     unsubscribed_topics_are_revoked=False,
     former_instance_ids_stay=True,
     other_assignor_moves_group=False,
+    resubscribing_updates_epoch=False,
     refused_join_completes=False,
     clean_up_counts_from_start=False,
     load_error_disowns=True,
@@ -467,6 +472,7 @@ _JAVA_4_3 = replace(
     emptied_group_target_is_stored=True,
     revoked_partitions_are_described=True,
     share_initialization_waits_for_target=True,
+    resubscribing_updates_epoch=True,
 )
 _JAVA_4_4 = replace(
     _JAVA_4_3,

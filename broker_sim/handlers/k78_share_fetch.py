@@ -137,11 +137,12 @@ def _reads_any(ctx: RequestContext, request: ShareFetchRequest, session: ShareSe
 
 @dataclass(slots=True)
 class _Got:
-    """The records, acquired ranges and error of one partition."""
+    """The records, acquired ranges and error of one partition; ``read``: bytes that were read of its log."""
 
     error: Err = Err.NONE
     records: bytes = b""
     acquired: list[Acquired] = field(default_factory=list)
+    read: int = 0
 
 
 _NOTHING = _Got()
@@ -270,17 +271,22 @@ class ShareFetch:
                     ready.append((at, live))
         if ready and request.max_bytes <= 0:
             return {**self.errors, **dict.fromkeys((at for at, _ in ready), _Got(Err.UNKNOWN_SERVER_ERROR))}
-        ordered = ready if expired else _unread_last(ready)
+        reads = (ready,) if expired else _known_and_unread(ready)
         if not results and (expired or not (ready and self._has_min_bytes(ready))):
             if not last:
                 return None
-            ordered = ready
-        left = request.max_records
-        bytes_each = self._bytes_each(ready)
-        for at, live in ordered:
-            got = results[at] = self._acquire_of(live, bytes_each, left) if left > 0 else _NOTHING
-            for part in got.acquired:
-                left -= part.last - part.first + 1
+            reads = (ready,)
+        left, bytes_each = request.max_records, self._bytes_each(ready)
+        for read in reads:
+            bytes_left = request.max_bytes
+            for at, live in read:
+                got = _NOTHING
+                if left > 0:
+                    is_first = bytes_left == request.max_bytes
+                    got = self._acquire_of(live, min(bytes_each, bytes_left), left, is_first=is_first)
+                results[at] = got
+                bytes_left = max(0, bytes_left - got.read)
+                left -= sum(part.last - part.first + 1 for part in got.acquired)
         return {**self.errors, **results}
 
     def _bytes_each(self, ready: Sequence[object]) -> int:
@@ -337,7 +343,8 @@ class ShareFetch:
                 return data, heads
             size = min(limit, 4 * size)
 
-    def _acquire_of(self, live: LivePartition, limit: int, left: int) -> _Got:
+    def _acquire_of(self, live: LivePartition, limit: int, left: int, *, is_first: bool) -> _Got:
+        """Up to ``limit`` bytes; of the first partition of a read that has any, at least one batch (ReplicaManager.readFromLog)."""
         shares, share, request = self.ctx.broker.shares, live.share, self.request
         assert share is not None
         share.limits = shares.limits(live.key.group_id)
@@ -349,8 +356,9 @@ class ShareFetch:
             return _Got()
         except StorageError as problem:
             return _Got(problem.error)
-        if not heads:
+        if not heads or (not is_first and heads[0][1].size > limit):
             return _Got()
+        read = max(heads[0][1].size, min(limit, len(data)))
         first = heads[0][1].base_offset
         if offset < first and offset < share.next_offset:
             shares.write(live, share.without_records_below(first))
@@ -366,11 +374,11 @@ class ShareFetch:
         if live.read_committed and acquired:
             acquired = self._without_aborted(live, acquired, heads, offset, len(data))
         if not acquired:
-            return _Got()
+            return _Got(read=read)
         first, last = acquired[0].first, acquired[-1].last
         begins = next(at for at, header in heads if header.last_offset >= first)
         ends = next(at + header.size for at, header in reversed(heads) if header.base_offset <= last)
-        return _Got(Err.NONE, data[begins:ends], acquired)
+        return _Got(Err.NONE, data[begins:ends], acquired, read)
 
     def _without_aborted(
         self,
@@ -492,9 +500,12 @@ class ShareFetch:
         )
 
 
-def _unread_last(ready: Sequence[tuple[TopicPartition, LivePartition]]) -> list[tuple[TopicPartition, LivePartition]]:
+_Ready = list[tuple[TopicPartition, LivePartition]]
+
+
+def _known_and_unread(ready: _Ready) -> tuple[_Ready, _Ready]:
     """Partitions whose log a fetch has looked at from the same fetch offset come before the others: Kafka knows their position, and
-    reads them only when the fetch completes (DelayedShareFetch.combineLogReadResponse)."""
+    reads them, by themselves, only when the fetch completes (DelayedShareFetch.combineLogReadResponse)."""
     known: list[tuple[TopicPartition, LivePartition]] = []
     unread: list[tuple[TopicPartition, LivePartition]] = []
     for at, live in ready:
@@ -502,7 +513,7 @@ def _unread_last(ready: Sequence[tuple[TopicPartition, LivePartition]]) -> list[
         offset = live.share.fetch_offset()
         (known if live.looked_at == offset else unread).append((at, live))
         live.looked_at = offset
-    return known + unread
+    return known, unread
 
 
 def _add_row(topics: dict[bytes, ShareFetchableTopicResponse], at: TopicPartition, row: PartitionData) -> None:

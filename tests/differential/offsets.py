@@ -85,7 +85,7 @@ def _entries(side: Side, raw: bytes, start: int) -> list[dict[str, Any]]:
                     "group": side.reader.text(group),
                     "offset": (
                         header.base_offset,
-                        repr(key),
+                        side.reader.text(repr(key)),
                     ),  # within a batch by key: what deletes goes through a hash map
                     "kind": kind,
                     "key": side.reader.text(repr(key)),

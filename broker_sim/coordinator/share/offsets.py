@@ -189,6 +189,8 @@ def forgetting(shard: ShardState, request: DeleteShareGroupOffsetsRequest) -> Ge
     if result.version is None:
         return result
     latest, topics, pace = result.version[0].latest, shard.topics.by_name, Pace(_PIECE)
+    if not latest.has_record:
+        return result  # Kafka looks at no topic then, and returns none
     unknown = Err.UNKNOWN_TOPIC_OR_PARTITION
     for topic in request.topics:
         if pace.full():

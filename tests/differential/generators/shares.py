@@ -300,7 +300,7 @@ def _others(draw: Draw, client: Client) -> None:
         body = {"member_id": client.id, "subscribed_topic_names": [MADE], "rebalance_timeout_ms": 30_000}
         draw.step("ConsumerGroupHeartbeat", client.name, 1, group_id=GROUP, topic_partitions=[], member_epoch=0, **body)
     elif kind == "alter":
-        rows = [{"partition_index": draw.one([0, 0, 1, 5]), "start_offset": draw.one([0, 1, 3])}]
+        rows = [{"partition_index": draw.one([0, 0, 1]), "start_offset": draw.one([0, 1, 3])}]
         draw.step(
             "AlterShareGroupOffsets", "look", None, group_id=GROUP, topics=[{"topic_name": MADE, "partitions": rows}]
         )
@@ -311,14 +311,11 @@ def _others(draw: Draw, client: Client) -> None:
 
 
 def _change(draw: Draw, client: Client) -> None:
-    """A topic grows, loses records or is deleted."""
-    kind = draw.rng.choices(["grow", "trim", "delete"], [2, 3, 1])[0]
+    """A topic grows or is deleted."""
+    kind = draw.rng.choices(["grow", "delete"], [2, 1])[0]
     if kind == "grow":
         rows = [{"name": MADE, "count": 3, "assignments": None}]
         draw.step("CreatePartitions", "look", None, topics=rows, timeout_ms=30_000)
-    elif kind == "trim":
-        rows = [{"partition_index": 0, "offset": draw.one([1, 2, 4, -1])}]
-        draw.step("DeleteRecords", "look", None, topics=[{"name": MADE, "partitions": rows}], timeout_ms=30_000)
     else:
         topics = [{"name": draw.one([MADE, LATE]), "topic_id": NO_ID}]
         draw.step("DeleteTopics", "look", 6, topics=topics, timeout_ms=30_000)
