@@ -117,7 +117,7 @@ class Policy:
     and 4.3.1)."""
     resubscribing_updates_epoch: bool
     """A member of a consumer group that subscribes to other topics, without a new epoch, has its epoch as the previous one, too, if it
-    gives up a topic or none that it reads exists (consumer.CurrentAssignmentBuilder.updateCurrentAssignment, since 4.3)."""
+    gives up a topic or names none at all (consumer.CurrentAssignmentBuilder.updateCurrentAssignment, since 4.3)."""
     other_assignor_moves_group: bool
     """A consumer group's epoch is incremented when another assignor than before has most votes (KAFKA-20434). Else the vote counts when
     the epoch is next incremented."""

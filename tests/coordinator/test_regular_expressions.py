@@ -562,3 +562,8 @@ def test_a_member_without_topics_that_gets_an_expression(release: tuple[int, int
     core.written()
     core.told("A", epoch, subscribed_topic_regex="u")
     assert core.written() == ["5A", *more]
+    core.told("A", -1)
+    epoch, _ = core.told("A", 0, subscribed_topic_names=["none"])
+    core.written()
+    core.told("A", epoch, subscribed_topic_regex="v")
+    assert core.written() == ["5A none"], "a name is enough, be it of a topic or not"

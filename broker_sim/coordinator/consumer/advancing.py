@@ -120,7 +120,7 @@ def reconcile(
         after = without(before, [topic for topic in before.assigned if not subscribes(topic)], reported)
         if after is not before and not policy.resubscribing_updates_epoch:
             after = replace(after, previous=before.previous)
-        elif after is before and policy.resubscribing_updates_epoch and not _has_topics(shard, group, member_id):
+        elif after is before and policy.resubscribing_updates_epoch and not _names_topics(group, member_id):
             after = (
                 before if before.revoking or before.previous == before.epoch else replace(before, previous=before.epoch)
             )
@@ -138,11 +138,10 @@ def _resubscribed(before: log.ConsumerGroupMemberMetadataValue, after: log.Consu
     )
 
 
-def _has_topics(shard: ShardState, group: ConsumerGroup, member_id: str) -> bool:
-    """Whether any topic exists that a member subscribes to."""
+def _names_topics(group: ConsumerGroup, member_id: str) -> bool:
+    """Whether a member subscribes to any name, of a topic that exists or not, or its regular expression has matched one."""
     member = group.latest.members[member_id]
-    names = (*member.subscribed_topic_names, *group.latest.matched_by(member))
-    return any(name in shard.topics.by_name for name in names)
+    return bool(member.subscribed_topic_names or group.latest.matched_by(member))
 
 
 def _subscribes(shard: ShardState, group: ConsumerGroup, member_id: str, topic_id: bytes) -> bool:
