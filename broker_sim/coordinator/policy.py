@@ -115,6 +115,9 @@ class Policy:
     """A member of a consumer group that joins again with another instance id still holds the former one, too, and if the member is
     removed, no member may have that id any more (ConsumerGroup.updateStaticMember, removeStaticMember; measured with 4.1.0, 4.2.1
     and 4.3.1)."""
+    resubscribing_updates_epoch: bool
+    """A member of a consumer group that subscribes to other topics, without a new epoch, has its epoch as the previous one, too, if it
+    gives up a topic or names none at all (consumer.CurrentAssignmentBuilder.updateCurrentAssignment, since 4.3)."""
     other_assignor_moves_group: bool
     """A consumer group's epoch is incremented when another assignor than before has most votes (KAFKA-20434). Else the vote counts when
     the epoch is next incremented."""
@@ -215,8 +218,11 @@ class Policy:
     """After so long the states of a share group's partitions are requested again if no result is recorded, though not before
     ``offsets.commit.timeout.ms``: ``group.share.initialize.retry.interval.ms``, since 4.2; None: after twice that timeout."""
     share_deletion_clears_state: bool
-    """DeleteGroups writes the record that a share group has no partitions' state, even if it had none (measured: 4.4.0 does, 4.1.0 does
-    not)."""
+    """DeleteGroups writes a share group's record of its partitions once more, if there is one, even if none has a state
+    (GroupMetadataManager.shareGroupBuildPartitionDeleteRequest, since 4.2)."""
+    added_share_partitions_start_at_0: bool
+    """A partition that a topic of a share group is given later begins with its first record, whatever share.auto.offset.reset says
+    (GroupMetadataManager.maybeCreateInitializeShareGroupStateRequest, since 4.4)."""
     nameless_share_member_gets_text: bool
     """The error for a ShareGroupHeartbeat without a member id names the missing field (measured: 4.1.0 does, 4.4.0 sends no text)."""
     unreadable_subscription: Err
@@ -291,6 +297,7 @@ SCALA = Policy(
     unsubscribed_topics_are_revoked=False,
     former_instance_ids_stay=False,
     other_assignor_moves_group=False,
+    resubscribing_updates_epoch=False,
     refused_join_completes=True,
     clean_up_counts_from_start=True,
     load_error_disowns=False,
@@ -325,6 +332,7 @@ SCALA = Policy(
     share_initialization_waits_for_target=False,
     share_initialization_retry_ms=None,
     share_deletion_clears_state=False,
+    added_share_partitions_start_at_0=False,
     nameless_share_member_gets_text=True,
     unreadable_subscription=Err.UNKNOWN_SERVER_ERROR,
     disabled_migration_refuses_joins=False,
@@ -385,6 +393,7 @@ JAVA = Policy(
     unsubscribed_topics_are_revoked=False,
     former_instance_ids_stay=True,
     other_assignor_moves_group=False,
+    resubscribing_updates_epoch=False,
     refused_join_completes=False,
     clean_up_counts_from_start=False,
     load_error_disowns=True,
@@ -419,6 +428,7 @@ JAVA = Policy(
     share_initialization_waits_for_target=False,
     share_initialization_retry_ms=None,
     share_deletion_clears_state=False,
+    added_share_partitions_start_at_0=False,
     nameless_share_member_gets_text=True,
     unreadable_subscription=Err.UNKNOWN_SERVER_ERROR,
     disabled_migration_refuses_joins=False,
@@ -450,6 +460,7 @@ _JAVA_4_2 = replace(
     share_assignments_are_filtered=True,
     share_fetch_of_nothing_waits=False,
     share_fetch_returns_messages=True,
+    share_deletion_clears_state=True,
 )
 _JAVA_4_3 = replace(
     _JAVA_4_2,
@@ -461,7 +472,7 @@ _JAVA_4_3 = replace(
     emptied_group_target_is_stored=True,
     revoked_partitions_are_described=True,
     share_initialization_waits_for_target=True,
-    share_deletion_clears_state=True,
+    resubscribing_updates_epoch=True,
 )
 _JAVA_4_4 = replace(
     _JAVA_4_3,
@@ -474,6 +485,7 @@ _JAVA_4_4 = replace(
     streams_roles_change_in_place=True,
     emptied_streams_target_is_stored=True,
     unknown_topic_fails_share_fetch=False,
+    added_share_partitions_start_at_0=True,
 )
 _JAVA_4_0 = replace(JAVA, commit_value_version=3)
 JAVA_SINCE = (

@@ -100,13 +100,13 @@ def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
 def _share_key(key: str, release: tuple[int, int]) -> str | None:
     """The key of a share partition's state, as its coordinator writes it, of ``group:topic id:partition``; None for another text.
 
-    Before 4.3 the group's id must have no colon. As Java's String.split, Uuid.fromString and Integer.parseInt read them: colons at the
-    end are nothing, the id may have its padding, the number a sign (SharePartitionKey.getInstance, read in 4.1.0 to 4.4.0).
+    Up to 4.2.0 the group's id must have no colon. As Java's String.split, Uuid.fromString and Integer.parseInt read them: colons at
+    the end are nothing, the id may have its padding, the number a sign (SharePartitionKey.getInstance, read in 4.1.0 to 4.4.0).
     """
     parts = key.split(":")
     while parts and not parts[-1]:
         parts.pop()
-    if len(parts) < 3 or (len(parts) > 3 and release < (4, 3)):
+    if len(parts) < 3 or (len(parts) > 3 and release < (4, 2)):
         return None
     group, topic_id, number = ":".join(parts[:-2]), parts[-2], parts[-1]
     if not group.strip(_SPACE) or not _TOPIC_ID.fullmatch(topic_id) or not _INTEGER.fullmatch(number):

@@ -44,8 +44,8 @@ from kafka_wire.messages.k78_share_fetch import (
     ShareFetchResponse,
 )
 
-_EXACTLY = 1
-"""The acquire mode in which a fetch gets no more records than it asks for."""
+_ABOUT, _EXACTLY = 0, 1
+"""The acquire modes in which a fetch gets whole batches, and no more records than it asks for."""
 
 Head = tuple[int, record_batch.BatchHeader]
 """A batch's position in what was read, and its header."""
@@ -79,6 +79,8 @@ def _fetch(ctx: RequestContext, request: ShareFetchRequest) -> Generator[None, N
     session = _session(ctx, request, SessionKey(group_id, member), parts)
     if not isinstance(session, ShareSession):
         return ShareFetchResponse(error_code=session)
+    if request.share_acquire_mode not in (_ABOUT, _EXACTLY) and _reads_any(ctx, request, session):
+        return ShareFetchResponse(error_code=Err.UNKNOWN_SERVER_ERROR)  # ShareAcquireMode.forId knows no other
     shares = ctx.broker.shares
     acknowledging = Acknowledging(ctx, group_id, member, renews=request.is_renew_ack and shares.renews(group_id))
     if any(parts.values()):
@@ -101,8 +103,11 @@ def _session(
     sessions, epoch = ctx.broker.shares.sessions(ctx.broker), request.share_session_epoch
     known = ctx.broker.state.topics_by_id
     if epoch == INITIAL_EPOCH:
-        if any(parts.values()):
+        if any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions):
             return Err.INVALID_REQUEST
+        if len(parts) < sum(len(topic.partitions) for topic in request.topics):
+            sessions.drop(key)
+            return Err.UNKNOWN_SERVER_ERROR  # Kafka's collection of them takes none twice
         session = sessions.open(key, ctx.connection)
         if isinstance(session, ShareSession):
             session.update(parts, (), (at for at in parts if at.topic_id not in known))
@@ -119,13 +124,25 @@ def _session(
     return session
 
 
+def _reads_any(ctx: RequestContext, request: ShareFetchRequest, session: ShareSession) -> bool:
+    """Whether a request reads a partition that exists."""
+    if request.share_session_epoch == FINAL_EPOCH or request.is_renew_ack:
+        return False
+    topics = ctx.broker.state.topics_by_id
+    return any(
+        at not in session.nameless and at.topic_id in topics and 0 <= at.partition < len(topics[at.topic_id].partitions)
+        for at in session.partitions
+    )
+
+
 @dataclass(slots=True)
 class _Got:
-    """The records, acquired ranges and error of one partition."""
+    """The records, acquired ranges and error of one partition; ``read``: bytes that were read of its log."""
 
     error: Err = Err.NONE
     records: bytes = b""
     acquired: list[Acquired] = field(default_factory=list)
+    read: int = 0
 
 
 _NOTHING = _Got()
@@ -254,17 +271,22 @@ class ShareFetch:
                     ready.append((at, live))
         if ready and request.max_bytes <= 0:
             return {**self.errors, **dict.fromkeys((at for at, _ in ready), _Got(Err.UNKNOWN_SERVER_ERROR))}
-        ordered = ready if expired else _unread_last(ready)
+        reads = (ready,) if expired else _known_and_unread(ready)
         if not results and (expired or not (ready and self._has_min_bytes(ready))):
             if not last:
                 return None
-            ordered = ready
-        left = request.max_records
-        bytes_each = self._bytes_each(ready)
-        for at, live in ordered:
-            got = results[at] = self._acquire_of(live, bytes_each, left) if left > 0 else _NOTHING
-            for part in got.acquired:
-                left -= part.last - part.first + 1
+            reads = (ready,)
+        left, bytes_each = request.max_records, self._bytes_each(ready)
+        for read in reads:
+            bytes_left = request.max_bytes
+            for at, live in read:
+                got = _NOTHING
+                if left > 0:
+                    is_first = bytes_left == request.max_bytes
+                    got = self._acquire_of(live, min(bytes_each, bytes_left), left, is_first=is_first)
+                results[at] = got
+                bytes_left = max(0, bytes_left - got.read)
+                left -= sum(part.last - part.first + 1 for part in got.acquired)
         return {**self.errors, **results}
 
     def _bytes_each(self, ready: Sequence[object]) -> int:
@@ -321,7 +343,8 @@ class ShareFetch:
                 return data, heads
             size = min(limit, 4 * size)
 
-    def _acquire_of(self, live: LivePartition, limit: int, left: int) -> _Got:
+    def _acquire_of(self, live: LivePartition, limit: int, left: int, *, is_first: bool) -> _Got:
+        """Up to ``limit`` bytes; of the first partition of a read that has any, at least one batch (ReplicaManager.readFromLog)."""
         shares, share, request = self.ctx.broker.shares, live.share, self.request
         assert share is not None
         share.limits = shares.limits(live.key.group_id)
@@ -333,8 +356,9 @@ class ShareFetch:
             return _Got()
         except StorageError as problem:
             return _Got(problem.error)
-        if not heads:
+        if not heads or (not is_first and heads[0][1].size > limit):
             return _Got()
+        read = max(heads[0][1].size, min(limit, len(data)))
         first = heads[0][1].base_offset
         if offset < first and offset < share.next_offset:
             shares.write(live, share.without_records_below(first))
@@ -350,11 +374,11 @@ class ShareFetch:
         if live.read_committed and acquired:
             acquired = self._without_aborted(live, acquired, heads, offset, len(data))
         if not acquired:
-            return _Got()
+            return _Got(read=read)
         first, last = acquired[0].first, acquired[-1].last
         begins = next(at for at, header in heads if header.last_offset >= first)
         ends = next(at + header.size for at, header in reversed(heads) if header.base_offset <= last)
-        return _Got(Err.NONE, data[begins:ends], acquired)
+        return _Got(Err.NONE, data[begins:ends], acquired, read)
 
     def _without_aborted(
         self,
@@ -476,9 +500,12 @@ class ShareFetch:
         )
 
 
-def _unread_last(ready: Sequence[tuple[TopicPartition, LivePartition]]) -> list[tuple[TopicPartition, LivePartition]]:
+_Ready = list[tuple[TopicPartition, LivePartition]]
+
+
+def _known_and_unread(ready: _Ready) -> tuple[_Ready, _Ready]:
     """Partitions whose log a fetch has looked at from the same fetch offset come before the others: Kafka knows their position, and
-    reads them only when the fetch completes (DelayedShareFetch.combineLogReadResponse)."""
+    reads them, by themselves, only when the fetch completes (DelayedShareFetch.combineLogReadResponse)."""
     known: list[tuple[TopicPartition, LivePartition]] = []
     unread: list[tuple[TopicPartition, LivePartition]] = []
     for at, live in ready:
@@ -486,7 +513,7 @@ def _unread_last(ready: Sequence[tuple[TopicPartition, LivePartition]]) -> list[
         offset = live.share.fetch_offset()
         (known if live.looked_at == offset else unread).append((at, live))
         live.looked_at = offset
-    return known + unread
+    return known, unread
 
 
 def _add_row(topics: dict[bytes, ShareFetchableTopicResponse], at: TopicPartition, row: PartitionData) -> None:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from broker_sim.common.slices import Pace
+from broker_sim.coordinator.share.heartbeat import LONGEST_MEMBER_ID
 from broker_sim.coordinator.share_partition.partition import NOT_IN_FLIGHT, RENEW, Acknowledgement, Refusal
 from broker_sim.coordinator.share_partition.sessions import TopicPartition
 from broker_sim.coordinator.share_partition.transition import Transition
@@ -22,9 +23,6 @@ from kafka_wire.errors import Err
 
 _IDS_ARE_FREE = (4, 2)
 """The first release for which a member id is any text: before, it is a uuid, and two texts of one uuid are one member."""
-
-_LONGEST_ID = 36
-"""Characters of a member id from then on: those of a uuid's text."""
 
 _GROUPS_ARE_NAMED = (4, 3)
 """The first release that refuses a request without a group's id; in 4.2 an exception is thrown."""
@@ -53,14 +51,17 @@ class PartitionAnswer:
 
 
 def member_of(ctx: RequestContext, group_id: str | None, member_id: str | None) -> str | Err:
-    """The member id in partitions' leaders, or the error; 4.1 fails with an exception at an id that is no uuid."""
+    """The member id in partitions' leaders, or the error; 4.1 fails with an exception at an id that is no uuid, and
+    without a group's id."""
     release = ctx.broker.state.config.release
     if release >= _IDS_ARE_FREE:
-        if len(member_id or "") > _LONGEST_ID:
+        if len(member_id or "") > LONGEST_MEMBER_ID:
             return Err.INVALID_REQUEST
         if (group_id is None or member_id is None) and member_id != "" and release < _GROUPS_ARE_NAMED:
             return Err.UNKNOWN_SERVER_ERROR
         return Err.INVALID_REQUEST if group_id is None or not member_id else member_id
+    if group_id is None:
+        return Err.UNKNOWN_SERVER_ERROR
     try:
         raw = base64.urlsafe_b64decode((member_id or "") + "=" * (-len(member_id or "") % 4))
     except (binascii.Error, ValueError):

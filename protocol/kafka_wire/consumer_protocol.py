@@ -95,8 +95,11 @@ def assignment_of(partitions: dict[str, list[int]] | dict[str, tuple[int, ...]],
 
 
 def _version(data: bytes) -> int:
+    """A later version is read as the newest. Raises DecodeError for a negative one (ConsumerProtocol.checkSubscriptionVersion)."""
     (version,) = _INT16.unpack_from(data)
-    return max(0, min(int(version), _NEWEST))
+    if version < 0:
+        raise DecodeError(f"unsupported version {version}")
+    return min(int(version), _NEWEST)
 
 
 def assigned_partitions(assignment: bytes) -> dict[str, list[int]] | None:

@@ -156,3 +156,12 @@ async def test_c29_a_classic_member_takes_the_place_of_one_with_an_expression(ka
     await client.join()
     members.call(client.id, "C")
     await noted(members)
+
+
+async def test_c30_a_member_without_topics_gets_an_expression(kafka: Kafka) -> None:
+    """The later releases record its assignment, which is empty, once more, with its epoch as the previous one."""
+    members = await Consumers(kafka).at_once()
+    epoch = await members.join("A", subscribed_topic_names=[])
+    await members.beat("A", epoch, subscribed_topic_regex="nothing.*")
+    await resolved(members)
+    await log_noted(members)

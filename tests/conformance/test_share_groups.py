@@ -11,6 +11,7 @@ import pytest
 from kafka_wire.errors import Err
 from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
 from kafka_wire.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafka_wire.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
 from kafka_wire.messages.k44_incremental_alter_configs import (
     AlterableConfig,
@@ -513,3 +514,53 @@ async def test_s14_a_strict_limit_on_new_records(kafka: Kafka) -> None:
     assert acquired(await shares.fetch(wire, ANN, 1, **limits)) == [(5, 7, 1), (8, 9, 1)]
     assert await shares.say(wire, ANN, 2, (1, 2, [RELEASE])) is Err.NONE
     assert acquired(await shares.fetch(wire, ANN, 3, **limits)) == [(1, 2, 2), (10, 11, 1)]
+
+
+async def test_s15_ranges_of_no_records_and_modes_that_are_none(kafka: Kafka) -> None:
+    shares = await Shares(kafka).begin()
+    await shares.produce(2, 1)
+    await shares.join(ANN)
+    wire = await kafka.wire("ann", record=False)
+    got: list[tuple[int, int, int]] = []
+
+    async def first() -> bool:
+        got[:] = acquired(await shares.fetch(wire, ANN, 0, batch_size=0))
+        return bool(got)
+
+    await until("records", first)
+    assert got == [(0, -1, 1), (0, 1, 1), (2, 2, 1)]
+    wire.recording = kafka.recording
+    if not shares.old:
+        assert (await shares.fetch(wire, ANN, 1, (0, 0, [ACCEPT]), share_acquire_mode=7)).error_code == -1
+        assert await shares.say(wire, ANN, 2, (0, 0, [ACCEPT])) is Err.NONE
+        nothing = [ShareFetchRequest(kafka.group, BOB, epoch, share_acquire_mode=7) for epoch in (0, -1)]
+        assert [(await wire.send(one, 2)).error_code for one in nothing] == [0, 0]
+    unnamed = ShareFetchRequest(None, ANN, -1)
+    assert (await wire.send(unnamed, 1)).error_code == (-1 if shares.old else Err.INVALID_REQUEST)
+    twice = FetchTopic(shares.topic_id, [FetchPartition(0), FetchPartition(0)])
+    assert (await wire.send(ShareFetchRequest(kafka.group, ANN, 0, topics=[twice]), 1)).error_code == -1
+    assert (await wire.send(ShareFetchRequest(kafka.group, ANN, 1), 1)).error_code == Err.SHARE_SESSION_NOT_FOUND
+
+
+async def test_s16_partitions_that_a_topic_is_given_later(kafka: Kafka) -> None:
+    """From 4.4 on they begin with their first record, though the group begins with the latest."""
+    shares = await Shares(kafka).begin(share_auto_offset_reset="latest")
+    epoch = await shares.join(ANN)
+    grown = CreatePartitionsRequest([CreatePartitionsTopic(shares.topic, 2, None)], 30_000)
+    assert (await kafka.watch(grown, 3)).results[0].error_code == Err.NONE
+    answer = await shares.beat(ANN, epoch, record=False)
+
+    async def has_both() -> bool:
+        nonlocal answer
+        held = [] if answer.assignment is None else answer.assignment.topic_partitions
+        if held and len(held[0].partitions) == 2:
+            return True
+        answer = await shares.beat(ANN, answer.member_epoch, record=False)
+        return False
+
+    await until("both partitions", has_both)
+    topics = [DescribeShareGroupOffsetsRequestTopic(shares.topic, [0, 1])]
+    asked = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(kafka.group, topics)])
+    [topic] = (await kafka.ask(asked, 0)).groups[0].topics
+    offsets = {row.partition_index: row.start_offset for row in topic.partitions}
+    assert offsets == {0: -1, 1: -1 if shares.old else 0}

@@ -541,3 +541,29 @@ def ours(text: str) -> str:
         return "no"
     assert [of_topics.matches(name) for name in NAMES] == [of_any.matches(name) for name in NAMES]
     return "".join("1" if of_any.matches(name) else "0" for name in (*NAMES, *IDS))
+
+
+@pytest.mark.parametrize(("release", "previous"), [((4, 2), 1), ((4, 3), 2), ((4, 4), 2)], ids=["4.2", "4.3", "4.4"])
+def test_a_member_whose_topics_go_with_its_expression(release: tuple[int, int], previous: int) -> None:
+    """CurrentAssignmentBuilder.updateCurrentAssignment of 4.2.1, 4.3.0 and 4.4.0: without a new epoch, the previous one may change."""
+    core = Crowd(release)
+    epoch, _ = core.told("A", 0, subscribed_topic_names=[], subscribed_topic_regex="t")
+    core.advance(1)
+    core.told("A", epoch)
+    core.written()
+    core.told("A", 2, subscribed_topic_regex="u")
+    assert core.written() == ["5A", "16 gone", f"8A 2<{previous} UNREVOKED -t012"]
+
+
+@pytest.mark.parametrize(("release", "more"), [((4, 2), []), ((4, 3), ["8A 1<1 STABLE"])], ids=["4.2", "4.3"])
+def test_a_member_without_topics_that_gets_an_expression(release: tuple[int, int], more: list[str]) -> None:
+    core = Crowd(release)
+    epoch, _ = core.told("A", 0, subscribed_topic_names=[])
+    core.written()
+    core.told("A", epoch, subscribed_topic_regex="u")
+    assert core.written() == ["5A", *more]
+    core.told("A", -1)
+    epoch, _ = core.told("A", 0, subscribed_topic_names=["none"])
+    core.written()
+    core.told("A", epoch, subscribed_topic_regex="v")
+    assert core.written() == ["5A none"], "a name is enough, be it of a topic or not"

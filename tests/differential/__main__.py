@@ -72,11 +72,11 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
 async def _run(version: str, given: argparse.Namespace) -> int:
     began = time.monotonic()
     say(f"== {version}, {given.brokers} brokers, seed {given.seed}")
-    sweeping = given.only == "expiring"
+    needs = {"sweeping": given.only == "expiring", "sharing": peers.with_sharing(version, given.only)}
     reference = peers.simulated if given.self else peers.real
     with (
-        reference(version, given.brokers, sweeping=sweeping) as real,
-        peers.simulated(version, given.brokers, sweeping=sweeping) as simulated,
+        reference(version, given.brokers, **needs) as real,
+        peers.simulated(version, given.brokers, **needs) as simulated,
     ):
         runner = await _prepared(version, real, simulated, given)
         progress = asyncio.create_task(_progress(runner.tally))

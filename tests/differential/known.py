@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tests.differential.play import Difference
+from tests.differential.difference import Difference
 
 
 @dataclass(frozen=True)

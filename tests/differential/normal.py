@@ -22,6 +22,7 @@ from tests.differential.tolerances import unordered
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _ID = re.compile(rf"([A-Za-z0-9_.{{}}]*-)?{_UUID}")
+_SHORT = re.compile(r"[A-Za-z0-9_-]{22}")
 _ANY_UUID = re.compile(_UUID)
 SHARED_TOPICS = ("t0", "t1")
 PREFIX = r"d[0-9a-f]+x\d+-"
@@ -31,6 +32,7 @@ EVERYTHING = ("ListGroups", "ListTransactions", "Metadata", "DescribeLogDirs")
 OF_A_MACHINE = (
     *("listeners", "advertised.listeners", "log.dirs", "log.dir", "node.id", "broker.id", "process.roles"),
     *("share.coordinator.state.topic.replication.factor", "share.coordinator.state.topic.min.isr"),
+    *("consumer.assignor.offload.enable", "share.assignor.offload.enable", "streams.assignor.offload.enable"),
 )
 """Settings whose values are each side's own."""
 OTHERS = {"groups": "group_id", "topics": "name", "transaction_states": "transactional_id"}
@@ -54,6 +56,10 @@ class Reader:
         self._ports = ports
         self._names: dict[Any, str] = {}
         self._counts: dict[str, int] = {}
+        self._short: list[str] = []
+        """Member ids in 22 letters that the broker has drawn, as it does for classic members of consumer groups."""
+        self.divides = False
+        """Whether several members divide the partitions of a share group: who gets which hangs on the hashes of random topic ids."""
 
     def message(self, api: str, message: Any, version: int) -> dict[str, Any]:
         """`message` as nested dicts and lists: its fields that `version` has."""
@@ -68,7 +74,9 @@ class Reader:
 
     def _field(self, api: str, value: Any, version: int, name: str, spec: FieldSpec, path: str) -> Any:
         if value is None:
-            return None
+            return "its share" if self.divides and _DIVIDED.fullmatch(path) else None
+        if self.divides and _DIVIDED.fullmatch(path):
+            return "its share"
         if spec.kind == "array":
             return self._array(api, value, version, name, spec, path)
         if spec.kind == "struct":
@@ -116,12 +124,21 @@ class Reader:
     def _of_another(self, name: str) -> bool:
         return re.match(PREFIX, name) is not None and not name.startswith(self._scope.prefix)
 
+    def met(self, member_id: str) -> None:
+        """Names a member id by the order in which it is met."""
+        if _SHORT.fullmatch(member_id) and member_id not in self._short:
+            self._short.append(member_id)
+        self.text(member_id)
+
     def text(self, text: str) -> str:
         """Text, or bytes as latin-1, without what hangs on the side and the play."""
         if "-" in text and _ANY_UUID.search(
             text
         ):  # looked for first, as what may stand before one takes long in a long text
             text = _ID.sub(lambda found: self._named(found[0], found[1] or ""), text)
+        for short in self._short:
+            if short in text:
+                text = text.replace(short, self._named(short, "short member id"))
         return text.replace(self._scope.prefix, "{p}")
 
     def topic_id(self, value: bytes) -> str:
@@ -172,6 +189,11 @@ class Reader:
             self._counts[prefix] = self._counts.get(prefix, 0) + 1
             known = self._names[whole] = f"{prefix}#{self._counts[prefix]}"
         return known
+
+
+_DIVIDED = re.compile(
+    r"ShareGroupHeartbeat\.assignment|ShareGroupDescribe\.groups\.members\.assignment\.topic_partitions"
+)
 
 
 def _without_ids(member: Any) -> str:

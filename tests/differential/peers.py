@@ -28,8 +28,21 @@ def offsets_partitions(brokers: int) -> int:
     return 4 if brokers == 1 else 24
 
 
-def settings(version: str, brokers: int = 1) -> dict[str, object]:
+SHARING: dict[str, object] = {"group.coordinator.rebalance.protocols": "classic,consumer,share"}
+"""Beside 4.1, whose share groups are a preview: where a play has some."""
+
+
+def with_sharing(version: str, kind: str) -> bool:
+    """Whether the brokers of a run of that kind alone need 4.1's share groups."""
+    return version == "4.1" and kind == "shares"
+
+
+def settings(version: str, brokers: int = 1, *, sweeping: bool = False, sharing: bool = False) -> dict[str, object]:
     """Broker settings of both sides: small limits, so that chance reaches them."""
+    return _common(version, brokers) | (SWEEPING if sweeping else {}) | (SHARING if sharing else {})
+
+
+def _common(version: str, brokers: int) -> dict[str, object]:
     common: dict[str, object] = {
         "group.initial.rebalance.delay.ms": 0,
         "group.min.session.timeout.ms": 100,
@@ -52,9 +65,14 @@ def settings(version: str, brokers: int = 1) -> dict[str, object]:
     if version.startswith("4."):
         # a write would wait for others to join its batch: how many do is chance
         common["group.coordinator.append.linger.ms"] = 0
+        common["share.coordinator.append.linger.ms"] = 0
+        common["share.coordinator.state.topic.num.partitions"] = 4
+        common["share.coordinator.state.topic.replication.factor"] = min(brokers, 3)
+        common["share.coordinator.state.topic.min.isr"] = 1
     if version == "4.4":
         common["group.consumer.assignment.interval.ms"] = 0  # whether a heartbeat falls into the interval is chance
         common["group.streams.assignment.interval.ms"] = 0
+        common["group.share.assignment.interval.ms"] = 0
     if version in ("4.2", "4.4"):
         common["group.streams.initial.rebalance.delay.ms"] = 0
         common["group.streams.max.size"] = 3
@@ -69,10 +87,16 @@ def settings(version: str, brokers: int = 1) -> dict[str, object]:
     return common
 
 
+INLINE = {f"group.{kind}.assignor.offload.enable": "false" for kind in ("consumer", "share", "streams")}
+"""Of Kafka 4.4 alone: whether an assignor's thread is done before the next heartbeat is chance."""
+
+
 @contextlib.contextmanager
-def real(version: str, brokers: int = 1, *, sweeping: bool = False) -> Iterator[Peer]:
+def real(version: str, brokers: int = 1, *, sweeping: bool = False, sharing: bool = False) -> Iterator[Peer]:
     """A real broker of `version` ("4.1")."""
-    with RealKafka(REFERENCES[version], brokers, settings(version, brokers) | (SWEEPING if sweeping else {})) as kafka:
+    config = settings(version, brokers, sweeping=sweeping, sharing=sharing) | (INLINE if version == "4.4" else {})
+    features = {"share.version": 1} if sharing else None
+    with RealKafka(REFERENCES[version], brokers, config, features=features) as kafka:
         yield Peer(
             f"Kafka {REFERENCES[version]}",
             version,
@@ -82,7 +106,7 @@ def real(version: str, brokers: int = 1, *, sweeping: bool = False) -> Iterator[
 
 
 @contextlib.contextmanager
-def simulated(version: str, brokers: int = 1, *, sweeping: bool = False) -> Iterator[Peer]:
+def simulated(version: str, brokers: int = 1, *, sweeping: bool = False, sharing: bool = False) -> Iterator[Peer]:
     """The simulator as `version`. It ends with this process."""
     command = [
         sys.executable,
@@ -96,7 +120,7 @@ def simulated(version: str, brokers: int = 1, *, sweeping: bool = False) -> Iter
         "--until-eof",
         *(["--control", "0"] if brokers > 1 else []),
     ]
-    for name, value in (settings(version, brokers) | (SWEEPING if sweeping else {})).items():
+    for name, value in settings(version, brokers, sweeping=sweeping, sharing=sharing).items():
         command += ["--config", f"{name}={value}"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True)
     try:

@@ -20,8 +20,9 @@ from kafka_wire.frame import response_is_tagged
 from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
 from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
 from tests.conformance.driver import clock_s
-from tests.differential import barriers, frames, settling, worlds
+from tests.differential import barriers, deferred, frames, settling, worlds
 from tests.differential.catalogue import apis, by_key
+from tests.differential.difference import Difference
 from tests.differential.line import Line
 from tests.differential.normal import Reader, differences
 from tests.differential.sequence import Sequence, Step
@@ -52,29 +53,6 @@ class Peer:
         return {port: node for node, (_, port) in self.brokers.items()}
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Step `number` (from 0; the log: the number of steps) was answered otherwise: rows of (where, real, simulated)."""
-
-    number: int
-    api: str
-    version: int
-    rows: tuple[tuple[str, Any, Any], ...]
-
-    @property
-    def signature(self) -> str:
-        """What two differences of the same cause have in common."""
-        where, real, simulated = self.rows[0]
-        generic = "".join(c for c in where if not c.isdigit())
-        return f"{generic}: {_kind(real)} != {_kind(simulated)}"
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, str):
-        return value if value in ("not answered", "closed") else "text"
-    return repr(value) if isinstance(value, int | None) else type(value).__name__
-
-
 @dataclass
 class Outcome:
     """What a play came to."""
@@ -97,6 +75,14 @@ class Side:
         self.scope = scope
         self.reader = Reader(scope, peer.ports, peer.version)
         self.answers: dict[int, bytes | None] = {}
+        self.steps: list[Step] = []
+        """Those of the play."""
+        self.starts: dict[int, int] = {}
+        """Offsets partition -> where its log ended before the play."""
+        self.share_fetched: set[tuple[str, bytes, int]] = set()
+        """Group, topic id and partition of share partitions that were fetched."""
+        self.deleted: set[bytes] = set()
+        """Ids of topics that were deleted."""
         self._changed = changed
         self._lines: dict[tuple[str, int], list[Line]] = {}
         self._watching: dict[int, list[Line]] = {}
@@ -183,6 +169,10 @@ class Play:
         now_ms = int(time.time() * 1000) if now_ms is None else now_ms
         self._changed = asyncio.Event()
         self.sides = [Side(peer, Scope(prefix, now_ms), self._changed) for peer in (real, simulated)]
+        for side in self.sides:
+            side.steps = sequence.steps
+            sharers = {step.body.get("member_id") for step in sequence.steps if step.api == "ShareGroupHeartbeat"}
+            side.reader.divides = len(sharers) > 1
         self.outcome = Outcome()
         self._compared: set[int] = set()
         self._skipped: set[int] = set()
@@ -222,7 +212,8 @@ class Play:
             await asyncio.sleep(left)
 
     async def _step(self, number: int, step: Step) -> Difference | None:
-        sent = [await side.send(number, step) for side in self.sides]
+        ready = await deferred.before(self.sides, step)
+        sent = [ready and await side.send(number, step) for side in self.sides]
         if sent == [False, False]:
             self._skipped.add(number)
             return None
@@ -233,7 +224,10 @@ class Play:
             return None
         found = await self._settled(number)
         if found is None and number in self._compared and not step.damage:
-            await barriers.after(self.sides, step, self.message(0, number))
+            answer = self.message(0, number)
+            await barriers.after(self.sides, step, answer)
+            if answer is not None:
+                await deferred.after(self.sides, step, answer)
         return found
 
     async def _world(self, number: int, step: Step) -> Difference | None:
@@ -314,7 +308,7 @@ class Play:
                     else None
                 )
                 if joined is not None:
-                    side.reader.text(joined.member_id)
+                    side.reader.met(joined.member_id)
         for number in numbers:
             self._compared.add(number)
             found = self._compare(number)

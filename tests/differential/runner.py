@@ -18,6 +18,7 @@ from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequestTopic,
 )
 from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
 from kafka_wire.messages.k19_create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -29,9 +30,11 @@ from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest
 from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
 from tests.conformance.driver import clock_s
 from tests.differential import barriers, generators, known, offsets, peers, settling, worlds
+from tests.differential.difference import Difference
 from tests.differential.generators.draw import Versions
 from tests.differential.normal import SHARED_TOPICS
-from tests.differential.play import Difference, Outcome, Peer, Play, Side
+from tests.differential.offsets import API
+from tests.differential.play import Outcome, Peer, Play, Side
 from tests.differential.sequence import Sequence
 from tests.differential.shrink import shrink
 from tests.differential.symbols import OFFSETS
@@ -135,6 +138,7 @@ class Runner:
                     await settling.has_producer_ids(side, broker)
                 if self.brokers == 1:
                     await _coordinators_of_transactions(side)
+                    await _share_coordinator(side)
                 await barriers._topic_known(side, OFFSETS, peers.offsets_partitions(self.brokers))
                 self._shared_ids.append({name: side.scope.topic_ids[name] for name in SHARED_TOPICS})
                 if self.brokers == 1:
@@ -232,6 +236,8 @@ class Runner:
                 play.still, indexes = self.ground.still, self.ground.indexes(prefix)
                 await self.ground.enter(play.sides, prefix)
             starts = [await offsets.ends(side, indexes) for side in play.sides]
+            for side, start in zip(play.sides, starts, strict=True):
+                side.starts = start
             try:
                 outcome = await play.run()
             finally:
@@ -270,7 +276,9 @@ class Runner:
         if not await self._comes_back(sequence, signature, REPLAYS_OF_IDS if hangs_on_ids else REPLAYS):
             self._looked_at[signature] = 0
             self.tally.once += 1
-            self.say(f"seed {sequence.seed}: once and not again: {difference.rows[0]}")
+            self.say(
+                f"seed {sequence.seed}: once and not again: {difference.rows[0]}\n    {_last(sequence, difference)}"
+            )
             return
 
         give_up = clock_s() + SHRINK_S
@@ -316,6 +324,7 @@ class Runner:
             self.say(f"  known: {finding.known.reason}")
 
 
+SHARE_STATES = "__share_group_state"
 _NOT_YET = (Err.COORDINATOR_LOAD_IN_PROGRESS, Err.COORDINATOR_NOT_AVAILABLE, Err.NOT_COORDINATOR)
 
 
@@ -346,6 +355,29 @@ async def _coordinators_of_transactions(side: Side) -> None:
             if clock_s() > give_up:
                 raise TimeoutError(f"no transactional id in 60 s: {Err(error).name}")
             await asyncio.sleep(0.1)
+
+
+async def _share_coordinator(side: Side) -> None:
+    """The log of share groups' states is there, where the broker has share groups."""
+    shown = await side.ask(ApiVersionsRequest("differential", "1"), 3)
+    if not any(row.name == "share.version" and row.max_version_level for row in shown.finalized_features):
+        return
+    give_up = clock_s() + 60
+    request = FindCoordinatorRequest(key_type=2, coordinator_keys=["warm:AAAAAAAAAAAAAAAAAAAAAQ:0"])
+    while (error := (await side.ask(request, 6)).coordinators[0].error_code) and clock_s() < give_up:
+        await asyncio.sleep(0.1)
+    if error:
+        raise TimeoutError(f"no share coordinator in 60 s: {Err(error).name}")
+    await barriers._topic_known(side, SHARE_STATES, 4)
+
+
+def _last(sequence: Sequence, difference: Difference) -> str:
+    """The step that was answered otherwise."""
+    return (
+        f"step {difference.number}: {sequence.steps[difference.number]}"
+        if difference.number < len(sequence.steps)
+        else API
+    )
 
 
 def _loses_members(sequence: Sequence) -> bool:

@@ -7,6 +7,8 @@ $assign:a                               where a leads: an assignment for every m
 $pid:a  $pepoch:a                       producer id and epoch of a's last InitProducerId, or EndTxn that began another epoch
 $cepoch:a  $cparts:a                    member epoch of a's last ConsumerGroupHeartbeat answer, and the assignment that it was told last
 $tepoch:a  $tasks:a/active              the same of a's last StreamsGroupHeartbeat answer: the tasks of a role
+$hepoch:a  $hsession:a                  member epoch of a's last ShareGroupHeartbeat answer; the share session epoch that comes next
+$acquired:a/1/NAME/0                    acknowledgements of that type of the ranges of a partition that a acquired last
 $session:a  $sepoch:a                   fetch session of a's last Fetch answer, and the epoch that comes next
 $topic:NAME                             topic id
 {p}{to 249}                             a text of so many bytes (the rest of it is ASCII)
@@ -41,6 +43,11 @@ class Scope:
         """Client -> member epoch and assignment of its consumer group."""
         self.threads: dict[str, tuple[int, dict[str, list[dict[str, Any]]]]] = {}
         """Client -> member epoch and tasks, by role, of its streams group."""
+        self.sharers: dict[str, int] = {}
+        """Client -> member epoch of its share group."""
+        self.share_sessions: dict[str, int] = {}
+        self.acquired: dict[tuple[str, bytes, int], list[tuple[int, int]]] = {}
+        """(client, topic id, partition) -> the ranges of offsets that it acquired last."""
         self.sessions: dict[str, tuple[int, int]] = {}
         self.topic_ids: dict[str, bytes] = {}
         self.leaders: dict[str, dict[int, int]] = {}
@@ -133,6 +140,19 @@ class Scope:
         by, _, role = of.partition("/")
         return self.threads.get(by, (0, {}))[1].get(role, [])
 
+    def _hepoch(self, of: str) -> int:
+        return self.sharers.get(of, 0)
+
+    def _hsession(self, of: str) -> int:
+        return self.share_sessions.get(of, 0)
+
+    def _acquired(self, of: str) -> list[dict[str, Any]]:
+        by, kind, name, index = of.split("/")
+        ranges = self.acquired.get((by, self._topic(name), int(index)), [])
+        return [
+            {"first_offset": first, "last_offset": last, "acknowledge_types": [int(kind)]} for first, last in ranges
+        ]
+
     def _session(self, of: str) -> int:
         return self.sessions.get(of, (0, 0))[0]
 
@@ -207,6 +227,23 @@ class Scope:
             roles = {"active": answer.active_tasks, "standby": answer.standby_tasks, "warmup": answer.warmup_tasks}
             given = {role: [_task_ids(row) for row in rows or ()] for role, rows in roles.items()}
         self.threads[by] = (max(answer.member_epoch, 0), given)
+
+    def _learn_ShareGroupHeartbeat(self, by: str, answer: Any) -> None:
+        if answer.error_code == 0:
+            self.sharers[by] = max(answer.member_epoch, 0)
+
+    def _learn_ShareFetch(self, by: str, answer: Any) -> None:
+        if answer.error_code == 0:
+            self.share_sessions[by] = self._hsession(by) + 1
+        for topic in answer.responses:
+            for row in topic.partitions:
+                if row.acquired_records:
+                    ranges = [(one.first_offset, one.last_offset) for one in row.acquired_records]
+                    self.acquired[by, topic.topic_id, row.partition_index] = ranges
+
+    def _learn_ShareAcknowledge(self, by: str, answer: Any) -> None:
+        if answer.error_code == 0:
+            self.share_sessions[by] = self._hsession(by) + 1
 
     def _learn_Fetch(self, by: str, answer: Any) -> None:
         if answer.session_id:

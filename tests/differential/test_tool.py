@@ -14,9 +14,10 @@ from kafka_wire.messages.k11_join_group import JoinGroupResponse, JoinGroupRespo
 from kafka_wire.messages.k16_list_groups import ListedGroup, ListGroupsResponse
 from tests.differential import cases, generators, known, peers, tolerances
 from tests.differential.catalogue import by_key
+from tests.differential.difference import Difference
 from tests.differential.frames import frame
 from tests.differential.normal import Reader, differences
-from tests.differential.play import Difference, Peer
+from tests.differential.play import Peer
 from tests.differential.runner import Runner
 from tests.differential.sequence import Sequence, Step
 from tests.differential.shrink import shrink

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from kafka_wire.codec import DecodeError, decode, encode
-from kafka_wire.consumer_protocol import subscribed_topics, subscription_of
+from kafka_wire.consumer_protocol import assigned_partitions, subscribed_topics, subscription_of
 from kafka_wire.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
     ConsumerProtocolSubscriptionTopicPartition,
@@ -60,7 +60,9 @@ def test_what_is_no_subscription_has_no_topics(metadata: bytes) -> None:
 
 def _by_the_codec(metadata: bytes) -> tuple[object, ...] | None:
     try:
-        version = max(0, min(struct.unpack_from(">h", metadata)[0], 3))
+        version = min(struct.unpack_from(">h", metadata)[0], 3)
+        if version < 0:
+            return None
         said = decode(ConsumerProtocolSubscription, version, metadata, 2)
     except (struct.error, DecodeError):
         return None
@@ -92,3 +94,11 @@ def test_a_subscription_is_what_the_codec_reads_whatever_is_wrong_with_it() -> N
             assert told == _by_the_codec(metadata), metadata
             seen.add(told is None)
     assert seen == {True, False}
+
+
+def test_a_negative_version_is_none() -> None:
+    """Kafka 4.1 and 4.4 refuse a JoinGroup into a consumer group for it, as for bytes that end too soon."""
+    behind = encode(ConsumerProtocolSubscription(["t0"]), 1)
+    assert subscription_of(struct.pack(">h", 1) + behind) is not None
+    assert subscription_of(struct.pack(">h", -2) + behind) is None
+    assert assigned_partitions(struct.pack(">hii", -1, 0, -1)) is None

@@ -6,6 +6,7 @@ Source: GroupMetadataManager.consumerGroupHeartbeat and classicGroupJoinToConsum
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import replace
 from functools import partial
 
 from broker_sim.coordinator.assignors import ASSIGNORS, Subscribed
@@ -117,6 +118,12 @@ def reconcile(
     after = reconciled(before, goal, reported)
     if after is before and policy.unsubscribed_topics_are_revoked and _resubscribed(known, latest.members[member_id]):
         after = without(before, [topic for topic in before.assigned if not subscribes(topic)], reported)
+        if after is not before and not policy.resubscribing_updates_epoch:
+            after = replace(after, previous=before.previous)
+        elif after is before and policy.resubscribing_updates_epoch and not _names_topics(group, member_id):
+            after = (
+                before if before.revoking or before.previous == before.epoch else replace(before, previous=before.epoch)
+            )
     if after is not before or member_id not in latest.currents:
         put_current(shard, changes, member_id, after)
         timers.arm_revocation(shard, changes.group, member_id, after)
@@ -129,6 +136,12 @@ def _resubscribed(before: log.ConsumerGroupMemberMetadataValue, after: log.Consu
         after.subscribed_topic_regex != before.subscribed_topic_regex
         or differ(after.subscribed_topic_names, before.subscribed_topic_names)
     )
+
+
+def _names_topics(group: ConsumerGroup, member_id: str) -> bool:
+    """Whether a member subscribes to any name, of a topic that exists or not, or its regular expression has matched one."""
+    member = group.latest.members[member_id]
+    return bool(member.subscribed_topic_names or group.latest.matched_by(member))
 
 
 def _subscribes(shard: ShardState, group: ConsumerGroup, member_id: str, topic_id: bytes) -> bool:

@@ -62,6 +62,10 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
     if member_id == "" and instance_id is None and version >= _KNOWN_ID_SINCE:
         refused(Err.MEMBER_ID_REQUIRED, new_member_id(shard))
         return
+    holder = None if instance_id is None else group.latest.holder(instance_id)
+    if instance_id is not None and member_id not in ("", holder):
+        refused(Err.UNKNOWN_MEMBER_ID if holder is None else Err.FENCED_INSTANCE_ID)
+        return
     subscription = subscription_of(request.protocols[0].metadata)
     if subscription is None:
         refused(shard.settings.policy.unreadable_subscription)
@@ -69,17 +73,11 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
     changes = Changes(group)
     changes.topics_changed, resolved = group.topics_changed(shard.topics), subscriptions.resolved(group)
     replaces_last = False
-    if instance_id is not None:
-        holder = group.latest.holder(instance_id)
-        if member_id == "":
-            member_id = new_member_id(shard)
-            if holder is not None:
-                was_consumer = group.latest.members[holder].classic_member_metadata is None
-                replaces_last = was_consumer and migration.becomes_classic(shard, group, [holder], replaced=True)
-                _take_over(shard, changes, holder, member_id)
-        elif holder is None or holder != member_id:
-            refused(Err.UNKNOWN_MEMBER_ID if holder is None else Err.FENCED_INSTANCE_ID)
-            return
+    if holder is not None and member_id == "":
+        member_id = new_member_id(shard)
+        was_consumer = group.latest.members[holder].classic_member_metadata is None
+        replaces_last = was_consumer and migration.becomes_classic(shard, group, [holder], replaced=True)
+        _take_over(shard, changes, holder, member_id)
     member_id = member_id or new_member_id(shard)
     before, known = group.latest.current(member_id), group.latest.members.get(member_id, UNKNOWN_MEMBER)
     votes = group.latest.votes()

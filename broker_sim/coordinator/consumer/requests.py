@@ -6,7 +6,7 @@ Source: GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid (4
 from __future__ import annotations
 
 from broker_sim.coordinator.epochs.reconcile import LEFT, LEFT_TEMPORARILY
-from broker_sim.coordinator.epochs.refused import Refused, need
+from broker_sim.coordinator.epochs.refused import Refused, is_not_blank, need
 from broker_sim.coordinator.policy import Settings
 from broker_sim.coordinator.state import ShardState
 from kafka_wire.errors import Err
@@ -20,10 +20,10 @@ def check(request: ConsumerGroupHeartbeatRequest, version: int, settings: Settin
     """Raises Refused for a request that no group would take."""
     epoch = request.member_epoch
     if version >= MEMBER_NAMES_ITSELF_SINCE or epoch > 0 or epoch == LEFT:
-        need(_is_not_empty(request.member_id), "MemberId can't be empty.")
-    need(_is_not_empty(request.group_id), "GroupId can't be empty.")
-    need(_is_not_empty(request.instance_id), "InstanceId can't be empty.")
-    need(_is_not_empty(request.rack_id), "RackId can't be empty.")
+        need(is_not_blank(request.member_id), "MemberId can't be empty.")
+    need(is_not_blank(request.group_id), "GroupId can't be empty.")
+    need(is_not_blank(request.instance_id), "InstanceId can't be empty.")
+    need(is_not_blank(request.rack_id), "RackId can't be empty.")
     if epoch > 0 or epoch == LEFT:
         pass
     elif epoch == 0:
@@ -52,8 +52,3 @@ def new_member_id(shard: ShardState) -> str:
         text = uuid_text(number)
         if not text.startswith("-"):
             return text
-
-
-def _is_not_empty(text: str | None) -> bool:
-    """Whether there is more in it than what Java's trim() takes away."""
-    return text is None or any(char > " " for char in text)

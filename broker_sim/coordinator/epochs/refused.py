@@ -17,3 +17,8 @@ def need(fine: bool, words: str | None) -> None:
     """Raises Refused unless the condition holds; for requirements that don't depend on the group."""
     if not fine:
         raise Refused(Err.INVALID_REQUEST, words)
+
+
+def is_not_blank(text: str | None) -> bool:
+    """Whether there is more in it than what Java's trim() removes. None is not blank. Source: Utils.throwIfEmptyString."""
+    return text is None or any(char > " " for char in text)

@@ -64,6 +64,7 @@ class ShareGroupState(EpochState[bytes, Member]):
     initializing: Topic = field(default_factory=dict)
     initialized: Topic = field(default_factory=dict)
     deleting: dict[bytes, str] = field(default_factory=dict)  # topic id -> name
+    has_record: bool = False  # whether the group has a record of its partitions, be it an empty one
 
     def put_member(self, member_id: str, member: Member | None) -> None:
         before = self.members.get(member_id)
@@ -79,6 +80,7 @@ class ShareGroupState(EpochState[bytes, Member]):
         self.initializing = _read_topics(value.initializing_topics)
         self.initialized = _read_topics(value.initialized_topics)
         self.deleting = {topic.topic_id: topic.topic_name for topic in value.deleting_topics}
+        self.has_record = record.value is not None
 
     def topics(self) -> Collection[str]:
         return self.named.keys()
@@ -88,7 +90,7 @@ class ShareGroupState(EpochState[bytes, Member]):
         lists = (member.subscribed_topic_names for member in self.members.values())
         other.named = Counter(self.named) if self.counts_names else counted_names(lists)
         other.initializing, other.initialized = dict(self.initializing), dict(self.initialized)
-        other.deleting = dict(self.deleting)
+        other.deleting, other.has_record = dict(self.deleting), self.has_record
         return other
 
     def _own(self, member_id: str, owned: UnitEpochs[bytes]) -> None:

@@ -15,7 +15,7 @@ from broker_sim.coordinator.classic.vote import java_order
 from broker_sim.coordinator.epochs.expected import Expected, LongHeartbeat, encoded_in_pieces
 from broker_sim.coordinator.epochs.holdings import units
 from broker_sim.coordinator.epochs.reconcile import LEFT, Current
-from broker_sim.coordinator.epochs.refused import Refused, need
+from broker_sim.coordinator.epochs.refused import Refused, is_not_blank, need
 from broker_sim.coordinator.epochs.sessions import cancel_session, restart_session
 from broker_sim.coordinator.epochs.writes import Changes, submit
 from broker_sim.coordinator.outcome import Client
@@ -45,17 +45,21 @@ Request = ShareGroupHeartbeatRequest
 Response = ShareGroupHeartbeatResponse
 Member = log.ShareGroupMemberMetadataValue
 
+LONGEST_MEMBER_ID = 36
+"""Characters of a member id, from 4.2 on: those of a uuid's text."""
+
 UNKNOWN_MEMBER = log.ShareGroupMemberMetadataValue(rack_id=None)
 """What is known of a member before it has said anything."""
 
 
 def check(request: Request, settings: Settings) -> None:
-    """Check a heartbeat's fields, before its group is looked up. Raises Refused. Source:
+    """Check a heartbeat's fields, before its group is looked up. Raises Refused. Source: KafkaApis.isMemberIdValid (since 4.2),
     GroupCoordinatorService.throwIfShareGroupHeartbeatRequestIsInvalid, with its order and messages."""
-    has_text = settings.policy.nameless_share_member_gets_text
-    need(request.member_id != "", "MemberId can't be empty." if has_text else None)
-    need(request.group_id != "", "GroupId can't be empty.")
-    need(request.rack_id != "", "RackId can't be empty.")
+    if not settings.policy.nameless_share_member_gets_text:
+        need(0 < len(request.member_id) <= LONGEST_MEMBER_ID, None)
+    need(is_not_blank(request.member_id), "MemberId can't be empty.")
+    need(is_not_blank(request.group_id), "GroupId can't be empty.")
+    need(is_not_blank(request.rack_id), "RackId can't be empty.")
     if request.member_epoch == 0:
         need(bool(request.subscribed_topic_names), "SubscribedTopicNames must be set in first request.")
     elif request.member_epoch < LEFT:
@@ -116,8 +120,10 @@ def _heartbeat(
     has_moved = _move_group(shard, changes)
     _compute_target(shard, changes)
     after = _follow(shard, changes, member_id, before, has_moved=has_moved)
+    offsets = None
     missing = partitions.uninitialized(shard, group, again=partitions.is_overdue(shard, group))
     if missing:
+        offsets = partitions.start_offsets(shard, group, missing)
         partitions.begin(shard, changes, missing)
     group.session_timeout_ms = shard.share_setting(group.group_id, "session_timeout_ms")
     restart_session(shard, group, member_id)
@@ -135,7 +141,7 @@ def _heartbeat(
         return
     if not group.stored.is_known:
         group.visible_at_high_watermark = max(group.visible_at_high_watermark, shard.last_written + 2)
-    commands = partitions.initialize_commands(group.group_id, latest.group_epoch, missing)
+    commands = partitions.initialize_commands(group.group_id, latest.group_epoch, missing, offsets)
     initialization = partitions.StateInitialization(group, missing)
     shard.write(partitions.PersisterWrite(token, changes, answer, refusal, commands, initialization))
 

@@ -189,6 +189,8 @@ def forgetting(shard: ShardState, request: DeleteShareGroupOffsetsRequest) -> Ge
     if result.version is None:
         return result
     latest, topics, pace = result.version[0].latest, shard.topics.by_name, Pace(_PIECE)
+    if not latest.has_record:
+        return result  # Kafka looks at no topic then, and returns none
     unknown = Err.UNKNOWN_TOPIC_OR_PARTITION
     for topic in request.topics:
         if pace.full():
@@ -226,7 +228,7 @@ def delete(shard: ShardState, token: int, client: Client, body: ForgetOffsets) -
         body = at_once(forgetting(shard, body.request))
     latest, deleted, rows = group.latest, body.removed, body.rows
     answer = DeleteShareGroupOffsetsResponse(responses=[*rows.values(), *body.refused])
-    if not deleted:
+    if not (deleted or latest.has_record):
         shard.answer(token, answer, _refused_delete)
         return
 
@@ -245,6 +247,9 @@ def delete(shard: ShardState, token: int, client: Client, body: ForgetOffsets) -
         initialized={id_: topic for id_, topic in latest.initialized.items() if id_ not in deleted},
         deleting={**latest.deleting, **{id_: topic.name for id_, topic in deleted.items()}},
     )
+    if not deleted:  # the record is written all the same
+        submit(shard, token, changes, answer, _refused_delete)
+        return
     deletion = partitions.StateDeletion(group, deleted, answer_request)
     commands = partitions.delete_commands(group.group_id, deleted)
     shard.write(partitions.PersisterWrite(None, changes, None, None, commands, deletion))

@@ -99,6 +99,18 @@ def begin(shard: ShardState, changes: Changes, wanted: Wanted) -> None:
     record(changes, initializing=joined(group.latest.initializing, wanted))
 
 
+def start_offsets(shard: ShardState, group: ShareGroup, missing: Wanted) -> dict[tuple[bytes, int], int] | None:
+    """Where partitions that are not initialized begin, if the release lets those of a known topic begin at 0; else None."""
+    if not shard.settings.policy.added_share_partitions_start_at_0:
+        return None
+    known = {*group.latest.initialized, *group.latest.initializing}
+    return {
+        (topic_id, number): 0 if topic_id in known else NOWHERE
+        for topic_id, topic in missing.items()
+        for number in topic.partitions
+    }
+
+
 class PersisterWrite(EpochWrite):
     """A request's records, upon which the share coordinators are asked."""
 

@@ -32,7 +32,7 @@ def delete_group(shard: ShardState, token: int, client: Client, request: DeleteG
         return
     topics = partitions.joined(latest.initialized, latest.initializing)
     changes = Changes(group)
-    if topics or shard.settings.policy.share_deletion_clears_state:
+    if topics or (latest.has_record and shard.settings.policy.share_deletion_clears_state):
         deleting = {**latest.deleting, **{topic_id: topic.name for topic_id, topic in topics.items()}}
         partitions.record(changes, initializing={}, initialized={}, deleting=deleting)
     if not topics:

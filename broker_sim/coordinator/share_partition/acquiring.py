@@ -125,6 +125,9 @@ class Acquisition:
             last = min(read[-1][1], next(end for _, end in read if end >= last))
         for begin, end in [(first, last)] if self.exactly else runs_of(read, first, last, batch_size):
             batch = Batch(begin, end)
+            if not batch.size:
+                self.acquired.append(Acquired(begin, end, 1))
+                continue
             share.batches.append(batch)
             if self.exactly and batch.size > left:
                 end = begin + left - 1

@@ -98,16 +98,17 @@ class Batch:
 
 
 def runs_of(read: Sequence[tuple[int, int]], first: int, last: int, batch_size: int) -> list[tuple[int, int]]:
-    """Offsets ``first`` to ``last`` in runs that end where a batch of the log does, with ``batch_size`` records or a little more."""
+    """Offsets ``first`` to ``last`` in runs that begin where a batch of the log does, with ``batch_size`` records or a little more.
+    With a size of 0 the first is empty: it ends before it begins. Source: SharePartition.createBatches."""
     if last - first + 1 <= batch_size:
         return [(first, last)]
     runs: list[tuple[int, int]] = []
     begin = first
-    for _, end in read:
-        if end >= last:
+    for base, _ in read:
+        if base > last:
             break
-        if end >= begin and end - begin + 1 >= batch_size:
-            runs.append((begin, end))
-            begin = end + 1
+        if base >= begin and base - begin >= batch_size:
+            runs.append((begin, base - 1))
+            begin = base
     runs.append((begin, last))
     return runs

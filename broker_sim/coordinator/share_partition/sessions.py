@@ -88,12 +88,16 @@ class ShareSessions:
 
     def open(self, key: SessionKey, connection: object) -> ShareSession | Err:
         """A new one, in the place of one that there is: what its member has of records it keeps."""
-        self._sessions.pop(key, None)
+        self.drop(key)
         if len(self._sessions) >= self.most:
             return Err.SHARE_SESSION_LIMIT_REACHED
         session = self._sessions[key] = ShareSession(key, connection)
         self._groups.setdefault(connection, {})[key.group_id] = None
         return session
+
+    def drop(self, key: SessionKey) -> None:
+        """Remove a member's session, if it has one; what it has of records it keeps."""
+        self._sessions.pop(key, None)
 
     def resume(self, key: SessionKey, epoch: int) -> ShareSession | Err:
         """The session that a request with this epoch continues, or the error. A final epoch continues any session."""

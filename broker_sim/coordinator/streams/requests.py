@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from broker_sim.common.slices import Pace, in_order
 from broker_sim.coordinator.epochs.expected import Expected
 from broker_sim.coordinator.epochs.reconcile import LEFT, LEFT_TEMPORARILY
-from broker_sim.coordinator.epochs.refused import Refused, need
+from broker_sim.coordinator.epochs.refused import Refused, is_not_blank, need
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.streams.topology import InternalTopic, ReceivedTopology
 from kafka_wire.errors import Err
@@ -83,10 +83,10 @@ def checking(request: Request, policy: Policy) -> Generator[None, None, None]:
         if pace.full():
             yield
         need(not subtopology.source_topic_regex, "Regular expressions for source topics are not supported yet.")
-    need(_is_not_empty(request.member_id), "MemberId can't be empty.")
-    need(_is_not_empty(request.group_id), "GroupId can't be empty.")
-    need(_is_not_empty(request.instance_id), "InstanceId can't be empty.")
-    need(_is_not_empty(request.rack_id), "RackId can't be empty.")
+    need(is_not_blank(request.member_id), "MemberId can't be empty.")
+    need(is_not_blank(request.group_id), "GroupId can't be empty.")
+    need(is_not_blank(request.instance_id), "InstanceId can't be empty.")
+    need(is_not_blank(request.rack_id), "RackId can't be empty.")
     if epoch == 0:
         yield from _check_join(request, pace)
     elif epoch == LEFT_TEMPORARILY:
@@ -132,8 +132,3 @@ def _check_offsets(listed: Iterable[TaskOffset] | None, pace: Pace) -> Generator
             words = f"Task offsets contain a duplicate entry for subtopology {task[0]} and partition {task[1]}."
             raise Refused(Err.INVALID_REQUEST, words)
         named.add(task)
-
-
-def _is_not_empty(text: str | None) -> bool:
-    """Whether there is more in it than what Java's trim() takes away."""
-    return text is None or any(char > " " for char in text)

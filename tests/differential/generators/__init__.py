@@ -12,6 +12,7 @@ from tests.differential.generators import (
     data,
     edges,
     groups,
+    shares,
     streams,
     transactions,
     wild,
@@ -28,6 +29,7 @@ KINDS = {
     "transactions": (transactions.sequence, 5),
     "consumers": (consumers.sequence, 4),
     "streams": (streams.sequence, 4),
+    "shares": (shares.sequence, 4),
     "wild": (wild.sequence, 2),
     "group wires": (connections.of_groups, 2),
     "wires": (connections.of_data, 2),
@@ -35,8 +37,8 @@ KINDS = {
     "expiring": (groups.expiring, 0),
 }
 """Name -> generator, and how often it is drawn. What expires is asked for by name alone: its brokers sweep all the time."""
-NEEDED = {"consumers": consumers.API, "streams": streams.API}
-"""The API without which a kind is not drawn."""
+NEEDED = {"consumers": (consumers.API, 0), "streams": (streams.API, 0), "shares": (shares.API, 2)}
+"""The API, and its version, without which a kind is drawn only if it is asked for: 4.1 has share groups only then (peers.py)."""
 UNBENT = ("expiring",)
 """Without boundary values, as those for several brokers are: there much hangs on what is asked of whom, and when."""
 CLUSTER_KINDS = {
@@ -47,7 +49,7 @@ CLUSTER_KINDS = {
 """Those for several brokers."""
 
 _ALL = {**KINDS, **CLUSTER_KINDS}
-GROUP_KINDS = ("group", "timed", "offsets", "consumers", "streams", "group wires", "coordinated")
+GROUP_KINDS = ("group", "timed", "offsets", "consumers", "streams", "shares", "group wires", "coordinated")
 BLOCK = 250
 """So many sequences in a row are of one sort beside 3.x, where each deletion of a topic takes all empty groups along."""
 
@@ -60,7 +62,9 @@ def in_blocks(versions: Versions) -> bool:
 def kinds(versions: Versions, brokers: int = 1) -> list[str]:
     """Those that brokers with these versions can play."""
     names = KINDS if brokers == 1 else CLUSTER_KINDS
-    return [name for name in names if name not in NEEDED or NEEDED[name] in versions]
+    return [
+        name for name in names if name not in NEEDED or versions.get(NEEDED[name][0], (0, -1))[1] >= NEEDED[name][1]
+    ]
 
 
 def sequence(seed: int, versions: Versions, only: str = "", brokers: int = 1) -> Sequence:

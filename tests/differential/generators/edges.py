@@ -120,6 +120,15 @@ LENGTHS = {
 }
 
 _SOON_MS = range(1, 20_000)
+
+
+class _ButFirst(Container[Any]):
+    """All numbers but that of the first partition."""
+
+    def __contains__(self, value: object) -> bool:
+        return value != 0
+
+
 WITHHELD: dict[str, tuple[Container[Any], str]] = {
     "Fetch.replica_id": (range(2**31), "a broker of that number would be believed to be a replica"),
     "Fetch.replica_state.replica_id": (range(2**31), "a broker of that number would be believed to be a replica"),
@@ -162,8 +171,20 @@ WITHHELD: dict[str, tuple[Container[Any], str]] = {
         [f"{api}.group_id" for api in ("OffsetCommit", "TxnOffsetCommit", "OffsetDelete")],
         (("",), "the group without a name is everybody's"),
     ),
+    **dict.fromkeys(
+        [f"{api}.group_id" for api in ("ShareFetch", "ShareAcknowledge")],
+        (("", None, NULL), "the sessions of the group without a name are everybody's"),
+    ),
     "DeleteGroups.groups_names": (("",), "the group without a name is everybody's"),
     "CreateTopics.topics.configs.value": (("{p}{to 32767}",), "the controller's log takes no larger record"),
+    "DescribeShareGroupOffsets.groups.topics.partitions": (
+        _ButFirst(),
+        "Kafka has no answer for partitions that do not exist",
+    ),
+    "AlterShareGroupOffsets.topics.partitions.partition_index": (
+        _ButFirst(),
+        "a group without partitions is deleted with one record less in Kafka",
+    ),
     "subscribed_topic_regex": (("{p}{to 32767}",), "expressions are resolved a moment later"),
 }
 """Field -> values that it is not given, and why."""
