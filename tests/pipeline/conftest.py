@@ -25,8 +25,8 @@ SETTINGS = {
 
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A SparkSession on local[2] with the project's sources registered; tests that use it are marked `spark`. Its JVM runs to the end of
-    the process, in which the last test need not be one of them."""
+    """A SparkSession on local[2] with the project's sources registered; tests that use it are marked `spark`. Its JVM runs to the end
+    of the process, in which the last test need not be one of them."""
     try:
         with warnings.catch_warnings(), lasting():
             warnings.simplefilter("ignore")  # of PySpark's own imports
