@@ -64,6 +64,17 @@ def test_killed_members_of_a_rollout_are_one_finding(version: str, how: str, tmp
     assert not {"lag", "stalled", "session expired"} & {each["kind"] for each in found}
 
 
+def test_from_the_log_alone_no_owner_is_blamed_for_a_rebalance(tmp_path: Path) -> None:
+    found = run(rollout("4.1", "crash"), tmp_path, journal=False)
+    (one,) = [one for one in found if one["severity"] in ("warn", "bad")]
+    assert one["kind"] == "stalled"
+    assert "; then generation " in one["text"]
+    assert " without a record, which never became Stable" in one["text"]
+    assert "did not rebalance" not in one["text"]
+    assert "look at that member" not in one["advice"]
+    assert "for members that did not rejoin, or that ended without a LeaveGroup" in one["advice"]
+
+
 def test_static_members_are_not_advised_to_become_static(tmp_path: Path) -> None:
     found = run(rollout("4.1", "crash", static=True), tmp_path)
     (one,) = [one for one in found if one["kind"] == "slow rebalance"]
