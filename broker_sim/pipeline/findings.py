@@ -81,6 +81,8 @@ def _no_findings(facts: ReportFacts, notes: int) -> Finding:
         count(facts.commits, "committed offset"),
         count(facts.counts.get("rebalances", 0), "rebalance"),
     ]
+    if facts.lines_alone:
+        del looked[1]
     found = "Nothing unusual was" if not notes else "Only a note was" if notes == 1 else "Only notes were"
     words = f"{found} found in {joined(looked)}{f', {facts.scope}' if facts.scope else ''}."
     if facts.lines_alone:
