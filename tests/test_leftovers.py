@@ -266,8 +266,11 @@ def test_a_connection_to_the_jvm_of_a_spark_session_is_no_test_s(monkeypatch: py
         gateway = SimpleNamespace(gateway_parameters=parameters)
         context = SimpleNamespace(SparkContext=SimpleNamespace(_gateway=gateway))
         monkeypatch.setitem(sys.modules, "pyspark.core.context", context)
+        pair = socket.socketpair()
         before = leftovers.look()
         with socket.create_connection(jvm.getsockname()):
             assert leftovers.look() == before
         with socket.create_connection(other.getsockname()) as client:
             assert [thing[:2] for thing in leftovers.look() - before] == [("fd", client.fileno())]
+        for one in pair:
+            one.close()

@@ -3,6 +3,9 @@ clients that could not be served."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+
 from broker_sim.common.text import duration_text
 from broker_sim.explain.events import Event, names_in, number, table, text
 from broker_sim.explain.model import History, Incident, Span
@@ -13,6 +16,7 @@ __all__ = ["ClusterEvents"]
 
 TROUBLES = {"error": "reported an error", "commit_failed": "could not commit", "lost": "lost its partitions"}
 SHORT_LOAD_MS = 50
+_TIMES = re.compile(r"\btimes=(\d+)\b")
 
 
 class ClusterEvents:
@@ -25,12 +29,16 @@ class ClusterEvents:
         self.log_spans: dict[str, list[tuple[str, Span]]] = {}  # until it is known which log is the group's
         self.log_incidents: list[tuple[str, Incident]] = []
         self.fault_spans: dict[str, Span] = {}
+        self.fault_hits: Counter[str] = Counter()
+        self.request = 0
         self.broker_spans: dict[int, Span] = {}
         self.relevant_faults: set[str] = set()
         self.just_loaded = False
         self.client_events: list[Incident] = []
         self.refused = RefusedClients()
         self.handlers = {
+            "request": self._request,
+            "fault": self._fault,
             "fault_added": self._fault_added,
             "fault_removed": self._fault_removed,
             "state": self._state,
@@ -67,6 +75,19 @@ class ClusterEvents:
         self.fault_spans[name] = Span(
             "fault", text(event, "rule") or f"fault {name}", self.ts_ms, key=name, order=self.order
         )
+
+    def _request(self, event: Event) -> None:
+        self.request = number(event, "request") or self.request
+        self.just_loaded = False
+
+    def _fault(self, event: Event) -> None:
+        """A rule matched a request of any client. One with ``times`` ends with the last of them."""
+        name = str(event.get("fault"))
+        self.just_loaded = False
+        self.fault_hits[name] += 1
+        span, times = self.fault_spans.get(name), _TIMES.search(text(event, "rule") or "")
+        if span is not None and span.to_ms is None and times is not None and self.fault_hits[name] >= int(times[1]):
+            span.to_ms, span.used_up = self.ts_ms, int(times[1])
 
     def _fault_removed(self, event: Event) -> None:
         span = self.fault_spans.get(str(event.get("fault")))
@@ -178,7 +199,7 @@ class ClusterEvents:
         self.refused.take(event, self.ts_ms, self.order)
 
     def _incident(self, kind: str, words: str) -> None:
-        self.past.incidents.append(Incident(kind, self.ts_ms, words, self.order))
+        self.past.incidents.append(Incident(kind, self.ts_ms, words, self.order, request=self.request))
 
     def finish(self) -> None:
         """All that concerns the group, in order."""

@@ -17,7 +17,7 @@ from broker_sim.explain.commit_text import commit_words
 from broker_sim.explain.events import Event, names_in, text
 from broker_sim.explain.history import history
 from broker_sim.explain.model import History
-from broker_sim.explain.moments import failures, moments
+from broker_sim.explain.moments import failures, moments, single_moments
 from broker_sim.explain.phrases import (
     Advance,
     advance_of,
@@ -137,7 +137,7 @@ def _entries(
     else:
         entries = [
             epochs.TimelineEntry(moment.ts_ms, moment.text, moment.request, "note", moment.advance)
-            for moment in moments(past)
+            for moment in single_moments(past)
         ]
         entries += [epochs.TimelineEntry(part.ts_ms, part.text, kind=part.kind) for part in _transactions(past)]
     entries = [entry for entry in entries if since_ms <= entry.ts_ms < until_ms]

@@ -36,7 +36,7 @@ HOLDUPS: dict[What, str] = {
     "session": "until a session expired",
     "rebalance timeout": "until the rebalance timeout, for members that did not rejoin",
     "rejoin": "for a member that rejoined last",
-    "leave": "until a member left",
+    "leave": "until a member left, or was removed",
     "pending member": "for a member id that was given and not used",
     "initial delay": "group.initial.rebalance.delay.ms",
     "leader": "for the leader's assignment",
@@ -154,7 +154,7 @@ def in_words(what: str, who: str, several: bool, closed: bool = False) -> str:
         return words + (f", whose connection{plural} had been closed without a LeaveGroup" if closed else "")
     return {
         "rejoin": f"until {who} rejoined last",
-        "leave": f"until {who} left",
+        "leave": f"until {who} left, or {'were' if several else 'was'} removed",
         "pending member": "for a member id that was given and not used",
         "initial delay": "for the initial rebalance delay",
         "leader": f"until the leader {who} sent the assignment" if who else "until the leader sent the assignment",
@@ -162,15 +162,21 @@ def in_words(what: str, who: str, several: bool, closed: bool = False) -> str:
     }.get(what, "")
 
 
-def advice(what: str, closed: bool = False, *, consumers: bool = True) -> str:
+def advice(what: str, closed: bool = False, *, consumers: bool = True, static: bool = False) -> str:
     """What may be done about a wait: ``what`` of a Holdup, ``closed``: whether connections were closed before sessions expired;
-    ``consumers``: whether the group's members are any."""
+    ``consumers``: whether the group's members are any; ``static``: whether all that were waited for have a group.instance.id."""
     if what == "session" or (closed and what in _ENDED_BY_TIMERS):
         words = (
             "No LeaveGroup arrived: if a member ends without one, its group waits until its session expires. A shutdown that closes"
             " the client, a shorter session.timeout.ms, or group.instance.id, with which a restarted process keeps its assignment,"
             " avoid that."
         )
+        if static:  # they send no LeaveGroup when they are closed, either
+            words = (
+                "Static members send no LeaveGroup, so that a process that returns with its group.instance.id keeps its assignment."
+                " The group waits for one that does not return until its session expires: a shorter session.timeout.ms, or an"
+                " administrator who removes it, avoids that."
+            )
         more = " If the process was alive and only sent its heartbeats late, look at its machine and its garbage collections."
         return words if closed else words + more
     return _ADVICE.get(what, "") if consumers else _OF_OTHERS.get(what, _ADVICE.get(what, ""))
@@ -184,7 +190,7 @@ _ADVICE = {
     " rebalance callbacks may have taken long, or their clients may have retried something before they rejoined: see their own logs.",
     "rejoin": "Clients rejoin when they are polled: the last one's application may have been busy between two polls, or its callback"
     " slow.",
-    "leave": "The member that was waited for left instead of rejoining.",
+    "leave": "The member that was waited for left, or was removed by an administrator, instead of rejoining.",
     "pending member": "A client got a member id and did not join with it: it may have ended, or joined again without it.",
     "initial delay": "group.initial.rebalance.delay.ms waits for the first members of an empty group, and each new member prolongs it.",
     "leader": "The leader computes the assignment and sends it: look at that client.",

@@ -126,7 +126,8 @@ class Rebalance(Phases):
 
 @dataclass(slots=True)
 class Span:
-    """Something that lasts: ``kind`` state, fault, broker, loading. ``to_ms`` None: still on at the journal's end."""
+    """Something that lasts: ``kind`` state, fault, broker, loading. ``to_ms`` None: still on at the journal's end. ``hits``: of a rule,
+    requests of the group; ``used_up``: its ``times``, if it has matched so many requests of any client: it ended then."""
 
     kind: str
     label: str
@@ -135,19 +136,22 @@ class Span:
     hits: int = 0
     key: str = ""
     order: int = 0
+    used_up: int | None = None
 
 
 @dataclass(slots=True)
 class Incident:
     """Something at a moment that is no rebalance: ``kind`` leader, loaded, load_failed, moved, deleted, clock, mark, order, grown,
     topic (that the group reads: created or deleted), broker, offsets (that moved otherwise than forward by reading), client (a message
-    of a scenario's client ``client``), refused (clients that could not be served)."""
+    of a scenario's client ``client``), refused (clients that could not be served). ``request``: the number of the last request before
+    it, of whatever client."""
 
     kind: str
     ts_ms: int
     text: str
     order: int = 0
     client: str = ""
+    request: int = 0
 
 
 @dataclass(slots=True)

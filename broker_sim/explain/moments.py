@@ -27,7 +27,7 @@ from broker_sim.explain.phrases import (
 )
 from broker_sim.explain.replacements import replacement_notes
 
-__all__ = ["Moment", "failures", "is_trouble", "moments"]
+__all__ = ["Moment", "failures", "is_trouble", "moments", "single_moments"]
 
 MANNERS = {"MEMBER_ID_REQUIRED"}
 """Errors that are a step of the protocol and no failure."""
@@ -38,7 +38,8 @@ _APART_MS = 60_000
 
 @dataclass(slots=True)
 class Moment:
-    """``rank`` orders moments of one ms: what was on, what began, what failed, what ended. ``request``: of what failed the number."""
+    """``rank`` orders moments of one ms: what was on, what began, what failed, what ended. ``request``: of what failed the number,
+    of an incident that of the last request before it."""
 
     ts_ms: int
     text: str
@@ -54,7 +55,12 @@ def is_trouble(call: Call) -> bool:
 
 
 def moments(past: History) -> list[Moment]:
-    """Everything worth a line, in order."""
+    """Everything worth a line, in order; steps of the clock with nothing in between share one."""
+    return with_advances_joined(single_moments(past))
+
+
+def single_moments(past: History) -> list[Moment]:
+    """As `moments`, each step of the clock apart: for those who have more to put in between."""
     result = [*_rebalances(past), *failures(past)]
     for span in past.spans:
         what = span_title(span)
@@ -62,9 +68,15 @@ def moments(past: History) -> list[Moment]:
             result.append(Moment(span.from_ms, f"{what}: on", 0))
         if span.to_ms is not None:
             result.append(Moment(span.to_ms, f"{what}: off after {duration_text(span.to_ms - span.from_ms)}", 0))
+    begun = {rebalance.began_ms: rebalance.order for rebalance in reversed(past.rebalances)}
     result += [
         Moment(
-            incident.ts_ms, incident_words(incident), 6 if incident.kind == "mark" else 0, advance=advance_of(incident)
+            incident.ts_ms,
+            incident_words(incident),
+            # the clock may be advanced again, at the same ms, after what its first step led to
+            6 if incident.kind == "mark" or begun.get(incident.ts_ms, incident.order) < incident.order else 0,
+            request=incident.request,
+            advance=advance_of(incident),
         )
         for incident in past.incidents
     ]
@@ -73,8 +85,7 @@ def moments(past: History) -> list[Moment]:
         for replacement in replacement_notes(past)
     ]
     result += _waiting(past)
-    result.sort(key=lambda moment: (moment.ts_ms, moment.rank))
-    return with_advances_joined(result)
+    return sorted(result, key=lambda moment: (moment.ts_ms, moment.rank))
 
 
 def _rebalances(past: History) -> Iterator[Moment]:

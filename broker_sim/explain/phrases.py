@@ -222,13 +222,16 @@ def span_words(past: History, span: Span, last_ms: int) -> str:
         return f"{span.key}: {span.label} {when}"
     if span.kind == "fault":
         hits = f", {count(span.hits, 'hit')}" if span.hits else ""
+        if span.used_up is not None:
+            others = "" if span.hits == span.used_up else f" of {span.used_up}"
+            hits = f", {count(span.hits, 'hit')}{others}: its times were used up then"
         return f"the fault {quoted(span.label)} {'has been' if to_ms is None else 'was'} active {when}{hits}"
     return f"{span.label} {when}"
 
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """The clock was advanced ``times`` times, by ``ms`` in all. ``expire``: members whose sessions were not kept alive."""
+    """The clock was advanced in ``times`` steps, by ``ms`` in all. ``expire``: members whose sessions were not kept alive."""
 
     ms: int
     expire: str = ""
@@ -237,7 +240,7 @@ class Advance:
     @property
     def words(self) -> str:
         by = f"by {duration_text(self.ms)}"
-        by = by if self.times == 1 else f"{times(self.times)}, {by} in all"
+        by = by if self.times == 1 else f"{by} in {self.times} steps"
         return f"the clock was advanced {by}" + (f", with {self.expire} to expire" if self.expire else "")
 
 

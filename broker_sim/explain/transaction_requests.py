@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker_sim.common.text import clock, duration_text
-from broker_sim.explain.phrases import joined, quoted, shortened
+from broker_sim.explain.phrases import Advance, joined, quoted, shortened
 from broker_sim.explain.transaction_model import WORTH_TELLING_MS, TransactionHistory, TransactionRequest
 
 __all__ = ["request_runs", "request_text", "run_text", "since_begun", "what_delayed_it"]
@@ -105,9 +105,8 @@ def what_delayed_it(transaction: TransactionHistory, until_ms: int) -> tuple[str
     elif transaction.result:
         clauses += _last_request(transaction)
     if transaction.advanced_ms and (transaction.result or cause is not None):
-        steps = len(transaction.advanced_ms)
-        within = f" in {steps} steps" if steps > 1 else ""
-        clauses.append(f"the clock was advanced by {duration_text(sum(transaction.advanced_ms))}{within} meanwhile")
+        advance = Advance(sum(transaction.advanced_ms), times=len(transaction.advanced_ms))
+        clauses.append(f"{advance.words} meanwhile")
     return "; ".join(clauses), cause
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker_sim.common.text import duration_text
 from broker_sim.explain.cluster_events import ClusterEvents
 from broker_sim.explain.model import Incident, Span
-from broker_sim.explain.phrases import advance_of, incident_words, span_words
+from broker_sim.explain.phrases import Advance, advance_of, incident_words, span_words
 from broker_sim.explain.transaction_model import WORTH_TELLING_MS, TransactionalId, TransactionHistory
 
 __all__ = ["surroundings"]
@@ -64,7 +63,7 @@ def _steps(steps: list[Incident]) -> str:
     if len(steps) == 1:
         return incident_words(steps[0])
     total = sum(advance.ms for step in steps if (advance := advance_of(step)) is not None)
-    return f"the clock was advanced by {duration_text(total)} in {len(steps)} steps"
+    return Advance(total, times=len(steps)).words
 
 
 def _sentence(words: str) -> str:

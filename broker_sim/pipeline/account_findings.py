@@ -20,6 +20,7 @@ from broker_sim.pipeline.finding import LONG_MS, Finding, by_group
 from broker_sim.pipeline.log_findings import is_orderly
 from broker_sim.pipeline.phrases import at_of, named, records_of, short_member, when
 from broker_sim.pipeline.slow_rebalances import dead_members, is_rebalancing, rebalancing_ms
+from broker_sim.pipeline.stall_ends import REBALANCED, ended_with, generation_at_end
 
 __all__ = ["ABOUT_ACCOUNTS", "lost_members"]
 
@@ -233,15 +234,18 @@ def _stalled(facts: ReportFacts) -> Iterable[Finding]:
             if not worst["generations"] and not rebalancing_ms(facts, group, worst["from_ms"], end_ms):
                 words += "; the group did not rebalance"
             holder = _holder(facts, worst)
+            generation = None if holder else generation_at_end(facts, worst)
+            if generation is not None:
+                words = words.replace("; the group did not rebalance", "") + ended_with(generation)
             yield Finding(
                 "stalled",
                 "warn",
                 160 + min(worst["stalled_ms"] / 10_000, 60),
                 f"{words}{holder}.",
-                _HELD_ADVICE if holder else _ALONE,
+                _HELD_ADVICE if holder else _ALONE if generation is None else REBALANCED,
                 *at,
                 "certain" if worst["moved"] else "likely",
-                evidence,
+                evidence + (() if generation is None else records_of([generation])),
             )
 
 

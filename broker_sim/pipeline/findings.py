@@ -22,7 +22,7 @@ from broker_sim.pipeline.account_findings import ABOUT_ACCOUNTS
 from broker_sim.pipeline.compaction import compacted_records
 from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LINES_ALONE, LONG_MS, NO_LOG, OFTEN, OFTEN_MS, WITNESSES, Finding, by_group
-from broker_sim.pipeline.log_findings import ABOUT_GENERATIONS
+from broker_sim.pipeline.log_findings import ABOUT_GENERATIONS, is_orderly
 from broker_sim.pipeline.offset_findings import ABOUT_OFFSETS
 from broker_sim.pipeline.phrases import cause, named, on_its_day, when
 from broker_sim.pipeline.refused_clients import ABOUT_CLIENTS
@@ -81,6 +81,8 @@ def _no_findings(facts: ReportFacts, notes: int) -> Finding:
         count(facts.commits, "committed offset"),
         count(facts.counts.get("rebalances", 0), "rebalance"),
     ]
+    if facts.lines_alone:
+        del looked[1]
     found = "Nothing unusual was" if not notes else "Only a note was" if notes == 1 else "Only notes were"
     words = f"{found} found in {joined(looked)}{f', {facts.scope}' if facts.scope else ''}."
     if facts.lines_alone:
@@ -326,11 +328,13 @@ def _frequent(facts: ReportFacts) -> Iterable[Finding]:
             words += f"; {times(number)} because of {_noun(most, run[0].get('protocol_type'))}" + (
                 f" (as when {cause(example)})" if most != "unknown" else ""
             )
-            starting = most == "join" and not failed  # a deployment looks like that
+            # a deployment looks like that; members of epoch-based groups keep their partitions while epochs follow each other
+            by_epochs = run[0].get("kind") in ("consumer", "share", "streams")
+            starting = (most == "join" and not failed) or (by_epochs and is_orderly(run))
             yield Finding(
                 "frequent rebalances",
-                "bad" if failed * 2 >= len(run) else "note" if starting else "warn",
-                (70 if starting else 100) + len(run) + 5 * failed,
+                "note" if starting else "bad" if failed * 2 >= len(run) else "warn",
+                (70 if starting else 100 + 5 * failed) + len(run),
                 f"{words}.",
                 _most_waited(run) or _advice(most, run[0].get("protocol_type"), example.get("kind")),
                 group,

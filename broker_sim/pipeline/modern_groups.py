@@ -3,8 +3,8 @@
 Rules:
 1. A rebalance is a group epoch. It begins with the record that raises it, so its moment is exact, and is over once each member's
    current assignment has reached it; only the partitions that move are not consumed meanwhile. An epoch that is superseded by the next
-   is `failed` here as elsewhere: it was never Stable. The group does not wait for a removed member; an epoch that none of its members
-   reached before they were removed is `failed`, too.
+   is `failed` here as elsewhere: it was never Stable. An epoch that lacked only members that were removed is one: their removal begins
+   the next epoch. How long it lacked each of them is in ``waits``.
 2. Joined and removed members are in the members' records just before. A leave and an expired session write the same tombstone. A static
    member that rejoins with another member id neither joined nor left.
 3. Partitions to revoke are in a member's current assignment until it acknowledges them or is removed: so long others
@@ -51,6 +51,8 @@ _STABLE = {"Consumer": 0, "Share": 0, "Streams": 1}
 """A member's state STABLE as records have it: streams groups count from 1 (StreamsGroup's MemberState.java)."""
 _REVOKING = ("partitionsPendingRevocation", "activeTasksPendingRevocation")
 """What a member is to give up, in a record of a consumer group and of a streams group."""
+_REMOVALS = {"session_expired": "session", "left": "leave", "revocation_timeout": "rebalance timeout"}
+"""Why a step of a journal removed members -> what the group waited for."""
 _TOPOLOGY = "validatedTopologyEpoch"
 
 Row = Mapping[str, Any]
@@ -74,6 +76,10 @@ class _Epoch:
     left_ms: int | None = None
     last: list[str] = field(default_factory=list)
     """the member that reached it last."""
+    missed: dict[str, int] = field(default_factory=dict)
+    """members that were removed before they reached it, and since when they had lacked an epoch."""
+    removal: str = "removed"
+    """what these were waited for: `session`, or `removed` where the log does not show why."""
     ready: bool | None = None
     revoked: _Revoked | None = None
     step: EpochStep | None = None
@@ -104,10 +110,13 @@ class ModernGroup:
         self._before: dict[str, tuple[str | None, str | None]] = {}
         self._epochs: dict[str, int] = {}
         self._revoking: dict[str, tuple[int, list[str] | None]] = {}
+        self._lacking: dict[str, int] = {}
         self._epoch: int | None = None
         self._life = 0
         """The first of `epochs` since the group was last deleted."""
         self._steps = EpochSteps()
+        self._step: EpochStep | None = None
+        """of a journal, while its records are read."""
 
     @property
     def epoch(self) -> int | None:
@@ -129,9 +138,10 @@ class ModernGroup:
         if row["what"] != EPOCHS:
             self._take(row)
             return None
-        step = self._steps.take(json.loads(row["detail"]))
+        step = self._step = self._steps.take(json.loads(row["detail"]))
         for record in records_of(step, row):
             self._take(record)
+        self._step = None
         return step
 
     def _take(self, row: Row) -> None:
@@ -210,19 +220,24 @@ class ModernGroup:
         else:
             value = json.loads(row["detail"])
             known = self._members[member] = (value.get("clientId"), value.get("instanceId"))
-            if (
-                known[1] is not None
-            ):  # where it takes a static member's place within an epoch it was there before, under another id
-                self._before = {
-                    member if own[1] == known[1] and name not in self._members else name: own
-                    for name, own in self._before.items()
-                }
+            if known[1] is not None:
+                self._replace(member, known[1], row["ts_ms"])
             self._about[member] = {
                 "group_instance_id": value.get("instanceId"),
                 "client_id": value.get("clientId"),
                 "client_host": value.get("clientHost"),
                 "topics": value.get("subscribedTopicNames"),
             }
+
+    def _replace(self, member: str, instance: str, ts_ms: int | None) -> None:
+        """A static member that takes its own place within an epoch was there before, under another id."""
+        former = [name for name, own in self._before.items() if own[1] == instance and name not in self._members]
+        self._before = {member if name in former else name: own for name, own in self._before.items()}
+        epoch = self.epochs[-1] if self.epochs else None
+        for name in former:
+            if epoch is not None and name in epoch.missed:
+                epoch.waits.add(member)
+                self._lacking[member] = (ts_ms or 0) - epoch.missed.pop(name)
 
     def _was_there(self, member: str, row: Row) -> None:
         """A record of a member follows; see rule 7 for one that is unknown."""
@@ -277,6 +292,8 @@ class ModernGroup:
         if kind == "streams":
             epoch.ready = json.loads(row["detail"] or "{}").get(_TOPOLOGY, -1) >= 0
         self.epochs.append(epoch)
+        for name in waits if row["ts_ms"] is not None else ():
+            self._lacking.setdefault(name, row["ts_ms"])
         self._before, self._epoch = dict(self._members), row["generation"]
 
     def _reached(self, row: Row, settled: int) -> None:
@@ -314,9 +331,15 @@ class ModernGroup:
         if epoch is None or epoch.end is not None or member not in epoch.waits:
             return
         epoch.waits.discard(member)
+        since_ms = self._lacking.pop(member, None)
+        if row["detail"] is None:  # the tombstone of its assignment comes before that of the member
+            if since_ms is not None and row["ts_ms"] is not None:
+                epoch.missed[member] = max(row["ts_ms"] - since_ms, 0)
+            if self._step is not None:
+                epoch.removal = _REMOVALS.get(self._step.removed_by, "removed")
+            return
         epoch.last = [member]
-        removed = row["detail"] is None  # the tombstone of its assignment comes before that of the member
-        if not epoch.waits and not (removed and self._members.keys() <= {member}):
+        if not epoch.waits:
             epoch.end, epoch.ended_ms = "stable", row["ts_ms"]
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -343,6 +366,7 @@ class ModernGroup:
                 "members_after": epoch.new,
                 "from_empty": not epoch.old if known else None,
                 "whole": known,
+                "waits": _waits(epoch),
                 "waited_for": [epoch.clients.get(name) or name for name in epoch.last] if lasted else None,
                 "revoked_by": None if epoch.revoked is None else epoch.revoked.client,
                 "revoked_ms": None if epoch.revoked is None else epoch.revoked.ms,
@@ -356,6 +380,20 @@ class ModernGroup:
             if epoch.step is None:
                 row["missing_before"] = None if epoch.before is None else max(epoch.epoch - epoch.before - 1, 0)
             yield row
+
+
+def _waits(epoch: _Epoch) -> list[dict[str, Any]] | None:
+    """The members that were removed before they had reached an epoch, as `waits` of the table. One whose session expired was dead."""
+    return [
+        {
+            "what": epoch.removal,
+            "ms": ms,
+            "who": [member],
+            "clients": [epoch.clients.get(member) or member],
+            "closed": [member] if epoch.removal == "session" else [],
+        }
+        for member, ms in epoch.missed.items()
+    ] or None
 
 
 def _cause(epoch: _Epoch) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from broker_sim.pipeline.facts import Row
 
 __all__ = [
     "LATE_ASSIGNMENT",
+    "are_static",
     "at_of",
     "cause",
     "ended",
@@ -62,6 +63,16 @@ def named(names: Iterable[str], most: int = 3) -> str:
 def short_member(member: str) -> str:
     """A member id without its random part."""
     return _UUID.sub("", member)
+
+
+def are_static(members: Iterable[str], clients: Iterable[str | None]) -> bool:
+    """Whether all of these classic members have a group.instance.id: a broker makes a member id of that, or of the client id, and a
+    UUID. False where nothing is known."""
+    pairs = list(zip(members, clients, strict=False))
+    return bool(pairs) and all(
+        client is not None and _UUID.search(member) is not None and short_member(member) != client
+        for member, client in pairs
+    )
 
 
 def who(row: Row) -> str:

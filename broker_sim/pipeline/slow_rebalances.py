@@ -18,7 +18,7 @@ from broker_sim.explain.holdups import in_words
 from broker_sim.explain.phrases import count, is_other, joined
 from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LAGS, LONG_MS, Finding, by_group
-from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, cause, named, records_of, short_member, when
+from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, are_static, cause, named, records_of, short_member, when
 from broker_sim.pipeline.streams_findings import late_revocation
 
 __all__ = ["ABOUT_REBALANCES", "dead_members", "in_stuck", "is_rebalancing", "lag_grew", "rebalancing_ms"]
@@ -148,6 +148,48 @@ def _names(clients: Iterable[str | None] | None, members: Iterable[str] | None) 
     return [client or short_member(member) for client, member in zip(clients or (), members or (), strict=False)]
 
 
+_LONG_EPOCH_MS = 2 * LONG_MS
+"""Owners revoke with a heartbeat, and others receive with theirs: a healthy epoch takes up to two of their intervals, of 5 s each by
+default, and more where several members move."""
+_EPOCHS = ("consumer", "share", "streams")
+_AFTER_DEATHS = (
+    "No leaving heartbeat arrived: what a member owns that ends without one has no other owner until its session expires. A shutdown"
+    " that closes the client, or a shorter session timeout of the group, avoids that."
+)
+_AFTER_REMOVALS = (
+    "The log does not show which: a leave takes effect at once, an expired session after its timeout, in which what the member owned"
+    " had no other owner."
+)
+
+
+def _removed_waits(run: list[Row]) -> list[tuple[Row, Row]]:
+    """(epoch, wait) of the members of an epoch-based group that were removed before they had reached an epoch, if that was most of the
+    time of a series, or all that it lacked at its end; else []."""
+    waits = [(row, wait) for row in run if row.get("kind") in _EPOCHS for wait in row.get("waits") or ()]
+    waits = [
+        (row, wait) for row, wait in waits if wait["what"] in ("session", "removed") and row["ended_ms"] is not None
+    ]
+    covered_ms, until_ms = 0, 0
+    for row, wait in waits:  # in the order of their ends
+        covered_ms += max(row["ended_ms"] - max(row["ended_ms"] - wait["ms"], until_ms), 0)
+        until_ms = row["ended_ms"]
+    return waits if covered_ms * 2 >= run[-1]["ended_ms"] - run[0]["started_ms"] else []
+
+
+def _without_removed(waits: list[tuple[Row, Row]]) -> str:
+    """Which members an epoch-based group lacked, and until when."""
+    names = _names([wait["clients"][0] for _, wait in waits], [wait["who"][0] for _, wait in waits])
+    ends = [when(row["ended_ms"]) for row, _ in waits]
+    until = joined([f"{at} ({name})" for at, name in zip(ends, names, strict=True)]) if len(names) > 1 else ends[0]
+    one = len(names) == 1
+    until_reached = "the time until all members had reached its epoch"
+    if all(wait["what"] == "session" for _, wait in waits):
+        its = "its session" if one else "their sessions"
+        return f": {until_reached}. {named(names)} {'was' if one else 'were'} dead: {its} ran until {until}"
+    how = "it left, or its session expired," if one else "they left, or their sessions expired,"
+    return f": {until_reached}. {named(names)} had not reached it when {how} at {until}"
+
+
 def _timed_out(row: Row) -> bool:
     """Whether members were waited for to the end of the rebalance timeout."""
     return bool(row["timed_out"])
@@ -174,7 +216,8 @@ def _longest_wait(facts: ReportFacts, row: Row) -> tuple[str, str]:
     closed = bool(row["held_closed"]) and set(row["held_who"] or ()) <= set(row["held_closed"] or ())
     words = f": {duration_text(row['held_ms'])} of it {in_words(what, named(names), len(names) > 1, closed)}"
     if what != "rebalance timeout" or closed:
-        return words, advice_about(what, closed, consumers=consumers)
+        static = are_static(row["held_who"] or (), row["held_clients"] or ())
+        return words, advice_about(what, closed, consumers=consumers, static=static)
     refused = [
         refusal
         for refusal in facts.refusals
@@ -203,7 +246,13 @@ def _slow(facts: ReportFacts) -> Iterable[Finding]:
             row = max(run, key=lambda one: (_timed_out(one), _lasted(one)))
             lasted, shown = _lasted(row), [row]
         words = f"{group} took {duration_text(lasted)} to rebalance at {when(row['started_ms'])}, as {cause(row)}"
-        if row.get("kind") in ("consumer", "share", "streams"):
+        gone = _removed_waits(run)
+        if gone:
+            row, shown, lasted = run[0], run, run[-1]["ended_ms"] - run[0]["started_ms"]
+            words = f"{group} took {duration_text(lasted)} to rebalance at {when(row['started_ms'])}, as {cause(row)}"
+            words += _without_removed(gone)
+            advice = _AFTER_DEATHS if all(wait["what"] == "session" for _, wait in gone) else _AFTER_REMOVALS
+        elif row.get("kind") in _EPOCHS:
             last = f" {named(row['waited_for'])} was the last to reach its assignment." if row["waited_for"] else ""
             last = late_revocation(row) or last
             words += f": the time until all members had reached its epoch.{last}".removesuffix(".")
@@ -214,15 +263,21 @@ def _slow(facts: ReportFacts) -> Iterable[Finding]:
             )
         elif len(dead) > 1:
             words += _held_by_dead(run, dead)
-            advice = advice_about("session", closed=True, consumers=not is_other(row.get("protocol_type")))
+            pairs = [
+                (name, client) for wait in dead for name, client in zip(wait["who"], wait["clients"], strict=False)
+            ]
+            static = are_static([name for name, _ in pairs], [client for _, client in pairs])
+            consumers = not is_other(row.get("protocol_type"))
+            advice = advice_about("session", closed=True, consumers=consumers, static=static)
         else:
             more, advice = _longest_wait(facts, row)
             words += more
         more = f" {count(len(slow) - 1, 'other')} also took long." if len(slow) > 1 else ""
+        usual = row.get("kind") in _EPOCHS and lasted < _LONG_EPOCH_MS
         yield Finding(
             "slow rebalance",
-            "warn",
-            100 + lasted / 1000,
+            "note" if usual else "warn",
+            (50 if usual else 100) + lasted / 1000,
             f"{words}.{_effects(facts, run)}{more}",
             advice,
             group,

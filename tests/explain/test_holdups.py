@@ -71,7 +71,54 @@ def slow_leader(*, log: bool) -> Script:
     return script
 
 
+EAST, WEST = "east!~1111", "west!~2222"
+"""Static members."""
+
+
+def pair() -> Script:
+    """A group of two: B's process ends, A joins again on its own account and waits alone."""
+    script = Script().formed([A, B])
+    script.at(20).call("Heartbeat", B)
+    script.at(21).event("connection", broker=1, connection=sum(map(ord, "app-2")), peer="127.0.0.1:5", action="closed")
+    first = script.at(25).joins(A, state="PreparingRebalance")
+    script.at(65).event("timer", log=LOG, timer="session", group="billing", member=B, due_ms=script.ts_ms)
+    script.closes(timer("session", B), 2, A, [first], gone=[B])
+    script.at(65.1)
+    script.stable(script.syncs(A, [], 2))
+    return script
+
+
+def static() -> Script:
+    """A static member ends, and its group.instance.id is not taken by another process."""
+    script = Script().formed([EAST, WEST])
+    script.at(20).call("Heartbeat", WEST)
+    script.at(21).event("connection", broker=1, connection=sum(map(ord, "west!")), peer="127.0.0.1:5", action="closed")
+    first = script.at(25).joins(C, state="PreparingRebalance")
+    second = script.at(26).joins(EAST)
+    script.at(65).event("timer", log=LOG, timer="session", group="billing", member=WEST, due_ms=script.ts_ms)
+    script.closes(timer("session", WEST), 2, EAST, [first, second], gone=[WEST])
+    script.at(65.1)
+    script.stable(script.syncs(EAST, [C], 2))
+    return script
+
+
+def removed_by_an_administrator() -> Script:
+    """A static member that does not rejoin is removed by a LeaveGroup of another client."""
+    script = Script().formed([EAST, WEST])
+    first = script.at(25).joins(C, state="PreparingRebalance")
+    second = script.at(26).joins(EAST)
+    number = script.at(50).ask("LeaveGroup", "admin", members=[{"group_instance_id": "west"}])
+    script.closes(request(number, "LeaveGroup", "admin"), 2, EAST, [first, second], gone=[WEST])
+    script.answer(number)
+    script.at(50.1)
+    script.stable(script.syncs(EAST, [C], 2))
+    return script
+
+
 CASES = {
+    "a pair": (pair, 1, "session", [B], 40_000),
+    "static": (static, 1, "session", [WEST], 40_000),
+    "removed": (removed_by_an_administrator, 1, "leave", [WEST], 25_000),
     "killed": (killed, 1, "session", [B], 40_000),
     "late": (late, 1, "rejoin", [B], 40_000),
     "hung": (lambda: hung(told=True), 1, "rebalance timeout", [B], 60_000),
@@ -121,3 +168,12 @@ def test_a_session_that_expired_over_an_open_connection_is_no_ended_process() ->
     table = rows(rebalances(DuckSession().of_arrow(arrow(script.events))), "started_ms")
     (found,) = (one for one in findings(facts(rebalances=table)) if one.kind == "slow rebalance")
     assert "if the process was alive" in found.advice.lower()
+
+
+def test_a_member_that_an_administrator_removed_did_not_leave() -> None:
+    script = removed_by_an_administrator()
+    assert "was removed by " in said(script, 2)
+    table = rows(rebalances(DuckSession().of_arrow(arrow(script.events))), "started_ms")
+    (found,) = (one for one in findings(facts(rebalances=table)) if one.kind == "slow rebalance")
+    assert "left, or was removed" in found.text
+    assert "left instead of" not in found.advice

@@ -517,13 +517,13 @@ def test_advances_of_the_clock_with_nothing_in_between_are_one_line() -> None:
         script.event("clock", action="advance", ms=2000, expire=expired)
     lines = [line.split("  ", 1)[1] for line in said(script).splitlines()[-4:]]
     assert lines == [
-        "The clock was advanced 16 times, by 8 s in all.",
+        "The clock was advanced by 8 s in 16 steps.",
         'Mark: "now".',
         "The clock was advanced by 2 s.",
-        "The clock was advanced twice, by 4 s in all, with app-1 to expire.",
+        "The clock was advanced by 4 s in 2 steps, with app-1 to expire.",
     ]
     shown = [line.split("  ", 2)[2] for line in recent(script.events, "billing").splitlines()[-4:]]
-    assert shown[0] == "the clock was advanced 16 times, by 8 s in all"
+    assert shown[0] == "the clock was advanced by 8 s in 16 steps"
 
 
 def test_members_without_a_syncgroup_were_removed() -> None:
@@ -559,3 +559,40 @@ def test_a_static_member_that_comes_back_with_another_subscription(had: list[str
     assert said(script).endswith(
         f"The static member web-1 rejoined with a new member id; no rebalance was made, although it joined {words}."
     )
+
+
+def test_a_step_of_the_clock_is_not_joined_over_what_it_led_to_at_the_same_ms() -> None:
+    script = Script().formed([A]).at(10)
+    script.event("clock", action="advance", ms=500, expire=[])
+    first = script.joins(B, state="PreparingRebalance")
+    script.event("clock", action="advance", ms=500, expire=[])
+    script.at(11)
+    last_joins(script, A, 2, A, [first])
+    lines = [line.split("  ")[-1] for line in recent(script.events, "billing").splitlines()]
+    shown = [line for line in lines if "clock" in line or "rebalance begins" in line][-3:]
+    assert [line.partition(":")[0] for line in shown] == [
+        "the clock was advanced by 500 ms",
+        "rebalance begins",
+        "the clock was advanced by 500 ms",
+    ]
+
+
+@pytest.mark.parametrize(("own", "hits"), [(2, "2 hits"), (1, "1 hit of 2")])
+def test_a_rule_ends_with_the_last_of_its_times(own: int, hits: str) -> None:
+    script = Script().formed([A]).at(10)
+    rule = "OffsetCommit error=NOT_COORDINATOR times=2"
+    script.event("fault_added", fault=1, rule=rule, hits=0)
+    for number in range(2):
+        script.at(11 + number)
+        if number < own:
+            request_number = script.ask("OffsetCommit", A, topics=["orders-0"])
+        else:
+            request_number = script.event("request", request=900, api="OffsetCommit", group="other", client_id="x")[
+                "request"
+            ]
+        script.event("fault", fault=1, rule=rule, request=request_number, verdict="error")
+        if number < own:
+            script.answer(request_number, "NOT_COORDINATOR")
+    script.at(60).event("mark", text="later")
+    assert f" was active from 10:00:10.000 to 10:00:12.000 (2 s), {hits}: its times were used up then." in said(script)
+    assert "has been active" not in said(script)

@@ -140,3 +140,16 @@ async def test_the_deletion_of_a_group_is_told_and_its_epochs_begin_anew() -> No
             "epoch 2: app-2 joined",
         ]
         await close(a, b)
+
+
+async def test_steps_of_the_clock_are_apart_where_an_epoch_moved_between_them() -> None:
+    async with cluster() as kafka:
+        group = kafka.group("g")
+        a = await joined(kafka, "app-1", PLAIN)
+        await kafka.time.advance("3s")
+        b = await joined(kafka, "app-2", PLAIN)  # at the ms at which the clock is advanced again
+        await kafka.time.advance("4s")
+        told = unwrapped(group.explain())
+        places = [told.index(words) for words in ("advanced by 3 s", "app-2 joined", "advanced by 4 s")]
+        assert places == sorted(places)
+        await close(a, b)

@@ -44,6 +44,19 @@ def rows(tmp_path: Path, source: str, *lines: str) -> list[dict[str, Any]]:
             {"address": "10.0.0.7", "detail": "SSL handshake failed"},
         ),
         (
+            "2020-10-15 09:52:33,845 INFO [SocketServer brokerId=0] Failed authentication with /10.0.0.7 (SSL handshake failed)"
+            " (org.apache.kafka.common.network.Selector) [data-plane-kafka-network-thread-0-ListenerName(TLS-9093)-SSL-8]",
+            "handshake failed",
+            {"address": "10.0.0.7", "detail": "SSL handshake failed"},
+        ),
+        (
+            "[2020-11-24 10:33:55,065] INFO (data-plane-kafka-network-thread-0-ListenerName(EXTERNAL)-SASL_SSL-7:Selector)"
+            " [SocketServer brokerId=0] Failed authentication with web.example/10.0.0.7 (Unexpected Kafka request of type METADATA"
+            " during SASL handshake.)",
+            "authentication failed",
+            {"address": "10.0.0.7", "detail": "Unexpected Kafka request of type METADATA during SASL handshake."},
+        ),
+        (
             f"[2026-11-29 22:42:57,119] WARN {SERVER} Unexpected error from /10.0.0.7 (channelId=10.0.0.1:9092-10.0.0.7:5-2-13);"
             " closing connection (org.apache.kafka.common.network.Selector)\n"
             "org.apache.kafka.common.network.InvalidReceiveException: Invalid receive (size = 369295621 larger than 104857600)",
@@ -144,6 +157,27 @@ def test_lines_of_brokers(tmp_path: Path, line: str, what: str, columns: dict[st
             {"client_id": "rd-a"},
         ),
         (
+            "%1|1657854002.147|TXNERR|rdkafka#producer-3| [thrd:main]: Fatal transaction error: Producer fenced by newer instance:"
+            " Failed to acquire transactional PID from broker TxnCoordinator/3: Broker: There is a newer producer with the same"
+            " transactionalId which fences the current one (_FENCED)",
+            "producer fenced",
+            {"client_id": "rdkafka"},
+        ),
+        (
+            '{"@timestamp":"2024-12-10T21:07:26.562Z","@version":"1","message":"[Producer clientId=web-1, transactionalId=tx]'
+            " Transiting to fatal error state due to org.apache.kafka.common.errors.InvalidPidMappingException: The producer attempted"
+            ' to use a producer id which is not currently assigned to its transactional id.","logger_name":"x","level":"INFO"}',
+            "producer fenced",
+            {"client_id": "web-1", "member": "tx", "level": "INFO", "ts_ms": 1733864846562},
+        ),
+        (
+            "2018-04-23 15:17:37.025 ERROR 2239 --- [nio-8010-exec-5] o.a.c.c.C.[.[.[/] : Servlet.service() threw exception\n"
+            " Caused by: org.apache.kafka.common.errors.InvalidPidMappingException: The producer attempted to use a producer id which"
+            " is not currently assigned to its transactional id",
+            "producer fenced",
+            {"ts_ms": 1524496657025},
+        ),
+        (
             "2026-11-29 22:42:02,032 ERROR app could not commit\naiokafka.errors.ProducerFenced: ProducerFenced: There is a newer"
             " producer using the same transactional_id",
             "producer fenced",
@@ -159,6 +193,17 @@ def test_lines_of_brokers(tmp_path: Path, line: str, what: str, columns: dict[st
 def test_lines_of_clients(tmp_path: Path, line: str, what: str, columns: dict[str, Any]) -> None:
     (row,) = rows(tmp_path, "client", line)
     assert {"what": row["what"], **{name: row.get(name) for name in columns}} == {"what": what, **columns}
+
+
+def test_a_json_layout_has_the_message_alone(tmp_path: Path) -> None:
+    line = (
+        '{"@timestamp":"2024-12-10T21:07:26.562Z","message":"[Consumer clientId=c, groupId=billing] Request joining group due to:'
+        ' group is already rebalancing","logger_name":"o.a.k.ConsumerCoordinator","level":"INFO","level_value":20000}'
+    )
+    zap = '{"level":"info","ts":1733864846.562,"msg":"[Consumer clientId=c, groupId=billing] Request joining group due to: x"}'
+    first, second = rows(tmp_path, "client", line, zap, '{"no": "message"}', "{ no JSON")
+    assert (first["what"], first["group"], first["detail"]) == ("rejoins", "billing", "group is already rebalancing")
+    assert first["ts_ms"] == second["ts_ms"] == 1733864846562
 
 
 def test_a_producer_s_line_belongs_to_no_group(tmp_path: Path) -> None:
@@ -283,7 +328,9 @@ def test_logs_that_say_nothing_unusual_name_what_they_cannot_show(tmp_path: Path
     (tmp_path / "server.log").write_text("[2026-03-29 10:00:00,000] INFO [KafkaServer id=1] Kafka version: 4.1.0 (x)\n")
     (found,) = run(tmp_path, broker_log=str(tmp_path / "server.log"))["findings"]
     assert found["kind"] == "nothing"
-    assert "Only logs of brokers and clients were read: committed offsets, lag" in found["text"]
+    assert (
+        "found in 0 groups and 0 rebalances. Only logs of brokers and clients were read: committed off" in found["text"]
+    )
 
 
 def test_nothing_to_read_names_all_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

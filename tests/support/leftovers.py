@@ -236,9 +236,13 @@ def _of_spark() -> set[Thing]:
     things: set[Thing] = set()
     for one, _ in living(_origins.of) if port is not None else ():
         with suppress(OSError):  # closed, or not connected
-            if isinstance(one, socket.socket) and one.getpeername()[1] == port:
-                there = os.fstat(one.fileno())
-                things.add(("fd", one.fileno(), there.st_dev, there.st_ino))
+            peer = (
+                one.getpeername() if isinstance(one, socket.socket) else ""
+            )  # a pair of an event loop has the name ""
+            if isinstance(peer, tuple) and peer[1] == port:
+                number = one.fileno()
+                there = os.fstat(number)
+                things.add(("fd", number, there.st_dev, there.st_ino))
     return things
 
 

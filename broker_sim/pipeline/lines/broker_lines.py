@@ -23,6 +23,8 @@ _MEMBER = r"(?P<member>\S+)"
 _LOG = r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)"
 _PEER = r"(?:\S*/)?(?P<address>[^\s/;]+)(?: \(channelId=[^)]*\))?"
 """A client as Selector.java names it: ``host/10.0.0.7 (channelId=..)``."""
+_END = r"(?: \([\w.$]+\))?(?: \[[^\]]*\])?$"
+"""A logger's class, and the thread, which some layouts have behind it."""
 
 KINDS = {
     "preparing": "a rebalance of a classic group began",
@@ -305,13 +307,13 @@ BROKER = LinePatterns(
         ),
         form(
             "handshake failed",
-            rf"Failed authentication with {_PEER} \((?P<detail>SSL handshake failed.*?)\)(?: \([\w.$]+\))?$",
+            rf"Failed authentication with {_PEER} \((?P<detail>SSL handshake failed.*?)\){_END}",
             "Failed authentication with",
             "SSL handshake failed",
         ),
         form(
             "authentication failed",
-            rf"Failed authentication with {_PEER} \((?P<detail>.*?)\)(?: \([\w.$]+\))?$",
+            rf"Failed authentication with {_PEER} \((?P<detail>.*?)\){_END}",
             "Failed authentication with",
         ),
         form("invalid receive", rf"Unexpected error from {_PEER}; closing connection", "Unexpected error from "),

@@ -7,13 +7,15 @@ Rules:
    with names of logs are taken (`server.log`, `server.log.2026-03-29-10`, `x.log.gz`, `kafka.out`), and such as say nothing of groups
    are no matter; Kafka's segments, called `.log` too, are passed over. An empty file has been read.
 2. A line that says nothing known is no row. One that says something and has no moment has none in its row.
-3. Bytes that are no UTF-8 are replaced; a line is cut at 64 KiB.
+3. A line that is a JSON object is read as the moment, level and message in it.
+4. Bytes that are no UTF-8 are replaced; a line is cut at 64 KiB.
 """
 
 from __future__ import annotations
 
 import gzip
 import io
+import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -136,7 +138,31 @@ def _lines(file: LineFile) -> Iterator[tuple[int, str]]:
             whole = line
             while len(whole) == _LONGEST and not whole.endswith(b"\n"):  # the rest of a line that is too long
                 whole = raw.readline(_LONGEST)
-            yield number, line.decode("utf-8", "replace").rstrip("\r\n")
+            words = line.decode("utf-8", "replace").rstrip("\r\n")
+            yield number, _plain(words) if words.startswith("{") else words
+
+
+_TIMES = ("@timestamp", "timestamp", "ts", "time", "asctime")
+_MESSAGES = ("message", "msg")
+_BESIDE = ("addr", "err", "error", "exception", "stack_trace", "stacktrace")
+"""Keys of JSON layouts (logstash, zap, slog, python-json-logger) that may say what the message does not."""
+
+
+def _plain(line: str) -> str:
+    """A line of a JSON layout as other layouts have it: moment, level, message; itself if it is none."""
+    try:
+        fields = json.loads(line)
+    except ValueError:
+        return line
+    message = next((fields[name] for name in _MESSAGES if isinstance(fields.get(name), str)), None)
+    if message is None:
+        return line
+    moment = next((fields[name] for name in _TIMES if isinstance(fields.get(name), str | int | float)), "")
+    if isinstance(moment, int | float):  # seconds, as zap writes them, or ms
+        moment = f"{moment / 1000 if moment >= 1e11 else moment:.3f}"
+    level = str(fields.get("level") or fields.get("levelname") or "").upper()
+    beside = [f"{name}={fields[name]}" for name in _BESIDE if isinstance(fields.get(name), str)]
+    return " ".join(word for word in (moment, level, message.strip(), *beside) if word).replace("\n", " ")
 
 
 def _row(number: int, line: str, at: Stamp | None, what: str, columns: dict[str, Any]) -> dict[str, Any]:

@@ -146,8 +146,10 @@ REBALANCES = TableSchema(
                     )
                 )
             ),
-            "all that it waited for, in order; null where nothing is known",
-            "journal",
+            "all that it waited for, in order; of consumer, share and streams groups the members that were removed"
+            " (`session`, `leave`, `rebalance timeout`, `removed`: the log does not show which) before they reached it, and since when"
+            " they had lacked an epoch; null where nothing is known",
+            _BOTH,
         ),
         ColumnSpec("from_empty", BOOLEAN, "whether the group had no members before", _BOTH),
         ColumnSpec(

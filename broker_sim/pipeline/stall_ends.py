@@ -1,0 +1,42 @@
+"""How offsets that did not advance went on again, where only the log is known: with a generation, whose beginning it does not show."""
+
+from __future__ import annotations
+
+from broker_sim.explain.phrases import count
+from broker_sim.pipeline.facts import ReportFacts, Row
+from broker_sim.pipeline.finding import LONG_MS
+from broker_sim.pipeline.phrases import at_of
+
+__all__ = ["REBALANCED", "ended_with", "generation_at_end"]
+
+REBALANCED = (
+    "The log does not show when a rebalance begins: the group may have waited all the time, for members that did not rejoin, or that"
+    " ended without a LeaveGroup, until their sessions expired. Logs of the broker (--broker-log) show for whom."
+)
+"""Advice about offsets that moved on with a new generation."""
+_AT_ONCE_MS = LONG_MS // 2
+"""Members commit again so soon after their generation was stored."""
+
+
+def generation_at_end(facts: ReportFacts, stall: Row) -> Row | None:
+    """The classic generation with which all partitions of a group moved on, if the log alone shows it: since when the group had
+    rebalanced is unknown, so that nothing can be said of the owners."""
+    if stall["to_ms"] is None or stall["moved"]:
+        return None
+    for row in facts.of_group(facts.rebalances, stall["group"]):
+        known = row["source"] == "log" and row["started_ms"] is None and row.get("kind") in (None, "classic")
+        at_ms = at_of(row) if known else None
+        if at_ms is not None and at_ms > stall["from_ms"] and abs(at_ms - stall["to_ms"]) <= _AT_ONCE_MS:
+            return row
+    return None
+
+
+def ended_with(row: Row) -> str:
+    """The generation that ended a stall, as a clause."""
+    words = f"; then generation {row['generation']} was stored"
+    if row["missing_before"]:
+        words += f", behind {count(row['missing_before'], 'generation')} without a record, which never became Stable"
+    gone = [name for name in row["members_before"] or () if name not in (row["members_after"] or ())]
+    if row["size_before"] and gone and row["members_after"] is not None:
+        words += f", without {count(len(gone), 'member')} of the one before"
+    return words
