@@ -19,7 +19,6 @@ from typing import cast
 from broker_sim.common.slices import Pace, at_once
 from broker_sim.handlers.context import InterceptedContext, RequestContext
 from broker_sim.handlers.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSessions, Key, Session
-from broker_sim.handlers.preferred_replica import preferred_replica
 from broker_sim.handlers.traits import ErrorRequest, ErrorTraits, SessionPartitions
 from broker_sim.metadata.cluster_state import Broker, ClusterState, Partition
 from broker_sim.metadata.topics import NO_EPOCH, access_error
@@ -304,7 +303,7 @@ class Fetch:
                 answer.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
             return answer
         if request.rack_id:
-            preferred = preferred_replica(broker, partition, request.rack_id, requested.fetch_offset)
+            preferred = _preferred_replica(broker, partition, request.rack_id, requested.fetch_offset)
             if preferred >= 0:
                 return _elsewhere(partition, requested.partition, preferred)
         if requested.last_fetched_epoch >= 0:
@@ -447,6 +446,22 @@ def _diverging(partition: Partition, requested: FetchPartition) -> PartitionData
         aborted_transactions=None,
         records=b"",
     )
+
+
+def _preferred_replica(broker: Broker, partition: Partition, rack: str, offset: int) -> int:
+    """The node id of an in-sync replica in the consumer's rack, from which it is to read (KIP-392); -1 if that is the leader, if this
+    broker is not the leader, or if no selector is configured. Source: ReplicaManager.findPreferredReadReplica,
+    RackAwareReplicaSelector."""
+    state = broker.state
+    if not rack or partition.leader != broker.node_id or not state.config["replica.selector.class"]:
+        return -1
+    if not partition.log.log_start_offset <= offset <= partition.log.log_end_offset:
+        return -1  # no replica has it, as they share the log: the leader reports it
+    nodes = [state.brokers[node] for node in partition.isr if node in state.brokers]
+    near = [node.node_id for node in nodes if node.rack == rack and node.alive]
+    if not near or partition.leader in near:
+        return -1
+    return max(near)  # all are caught up alike; then Kafka takes the highest id
 
 
 def _elsewhere(partition: Partition, index: int, node_id: int) -> PartitionData:

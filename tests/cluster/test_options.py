@@ -8,10 +8,9 @@ from typing import Any, get_type_hints
 import pytest
 
 from broker_sim import Cluster, ClusterError, ClusterThread
-from broker_sim.api import cluster
+from broker_sim.api import cluster, cluster_options
 from broker_sim.api.cluster_options import ARGUMENTS, NewTopic, Options, read_options, topics_of
 from broker_sim.control.operations import check
-from broker_sim.fields import names
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"brokers": "three"}, "brokers: 'three' is not a whole number from 1"),
@@ -181,7 +180,7 @@ def test_a_setting_that_no_topic_has_is_told() -> None:
 
 def test_the_options_of_both_clusters_are_one() -> None:
     assert tuple(inspect.signature(Cluster.__init__).parameters)[1:] == ARGUMENTS
-    options, own = get_type_hints(Options), get_type_hints(Cluster.__init__, {**vars(names), **vars(cluster)})
+    options, own = get_type_hints(Options), get_type_hints(Cluster.__init__, {**vars(cluster_options), **vars(cluster)})
     assert {name: own[name] for name in options} == options
     defaults = {name: each.default for name, each in inspect.signature(Cluster.__init__).parameters.items()}
     assert {name: value for name, value in defaults.items() if value not in (None, inspect.Parameter.empty)} == {
