@@ -143,7 +143,7 @@ def _protocols(pairs: list[str]) -> dict[str, str]:
 def configured(options: dict[str, Any], problems: Problems) -> list[ConfiguredListener]:
     """The listeners that the arguments of a cluster say, in order; what is wrong with them goes to ``problems``. Sets
     ``security_protocol`` where it is what the settings say."""
-    host, advertised_host = options.get("host", _LOCAL), options.get("advertised_host")
+    advertised_host = options.get("advertised_host")
     bound = _bound(options, problems)
     protocols = _by_listener(bound, options, problems)
     told: dict[str, ListenerAddress] = {own.name: own for own in options.get("advertised_listeners") or ()}
@@ -157,7 +157,6 @@ def configured(options: dict[str, Any], problems: Problems) -> list[ConfiguredLi
     _check_ports(bound, told, options.get("brokers", 1), problems)
     result = []
     for name, (own, port) in bound.items():
-        own = own or host
         usual = (name == first and advertised_host) or (_LOCAL if own in WILDCARDS else own)
         where = told.get(name, ListenerAddress(name, usual, 0))[1:]
         result.append(ConfiguredListener(name, protocols[name], own, port, *where))
@@ -167,6 +166,7 @@ def configured(options: dict[str, Any], problems: Problems) -> list[ConfiguredLi
 def _bound(options: Mapping[str, Any], problems: Problems) -> dict[str, tuple[str, int]]:
     """Name -> the host and port of the first broker; the order is that of the listeners."""
     listed: Sequence[ListenerAddress] = options.get("listeners") or ()
+    usual = "" if options.get("listeners_are_all") else options.get("host", _LOCAL)  # Kafka's: all addresses
     protocol, port = options.get("security_protocol", _PLAINTEXT), options.get("port", 0)
     bound: dict[str, tuple[str, int]] = {}
     if not (listed and options.get("listeners_are_all")):
@@ -183,7 +183,7 @@ def _bound(options: Mapping[str, Any], problems: Problems) -> dict[str, tuple[st
         elif name in bound and port:
             problems.add(UsageError(f"listeners: {name}: port says {port} already; give one of them"), "listeners")
         else:
-            bound[name] = host, own_port
+            bound[name] = host or usual, own_port
         seen.add(name)
     return bound
 

@@ -433,6 +433,7 @@ async def test_kafka_s_own_settings_say_it_too() -> None:
         assert (kafka.bootstrap, kafka.bootstrap_of("BROKER")) == ("localhost:32768", "broker:9093")
         bound = {name: endpoint.bound for name, endpoint in kafka.brokers[0].endpoints.items()}
         assert bound["CLIENTS"] is not None
+        assert bound["CLIENTS"][0] == ""  # all addresses, as in Kafka
         assert bound["BROKER"] is not None
         wire = await Wire.connect(f"127.0.0.1:{bound['BROKER'][1]}")
         answer = await wire.send(MetadataRequest(topics=[]), 12)
