@@ -341,6 +341,7 @@ _NODE_IDS, _RACK = ("node.id", "broker.id"), "broker.rack"
 def _take_nodes(values: dict[str, object], options: dict[str, Any], problems: Problems) -> None:
     """Move Kafka's settings about the broker itself out of ``values`` into ``options``."""
     ids = {name: values.pop(name) for name in _NODE_IDS if name in values}
+    ids = {name: value for name, value in ids.items() if str(value) != "-1"}  # the default before 4.0
     for name, value in ids.items():
         try:
             options["first_node_id"] = Count(0, 2**31 - 1 - options.get("brokers", 1)).read(value, name)

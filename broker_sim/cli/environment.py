@@ -21,8 +21,8 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from broker_sim.api.cluster_options import Release, read_options
-from broker_sim.api.listeners import WILDCARDS
+from broker_sim.api.cluster_options import Release
+from broker_sim.api.listeners import WILDCARDS, ListenerKind
 from broker_sim.common.text import UsageError
 from broker_sim.config.effects import SettingWarning, refusal, startup
 from broker_sim.config.settings import broker_settings, parse_release
@@ -51,7 +51,6 @@ _OF_KAFKA_ALONE = frozenset(
 )
 """How the processes of a cluster find one another and where they keep files: no client sees a difference."""
 _PORT, _ANYWHERE, _LOCAL = 9092, "0.0.0.0", "localhost"
-_LISTENERS = ("listeners", "listener.security.protocol.map", "controller.listener.names")
 _PATIENCE_S = 2.0
 
 
@@ -110,10 +109,12 @@ def start_lines(cluster: Cluster) -> Iterator[str]:
 def check_health(environ: Mapping[str, str]) -> None:
     """Connect to the first listener that the variables say. Raises OSError, UsageError."""
     settings = settings_in(environ)
-    listeners = {name: settings[name] for name in _LISTENERS if name in settings}
-    first = read_options({"config": listeners, "port": None if "listeners" in listeners else _PORT})["listeners"][0]
-    host = "127.0.0.1" if first.host in WILDCARDS else first.host
-    socket.create_connection((host, first.port), _PATIENCE_S).close()
+    controllers = settings.get("controller.listener.names", "CONTROLLER").split(",")
+    for listener in settings.get("listeners", f"PLAINTEXT://:{_PORT}").split(","):
+        name, host, port = ListenerKind().read(listener, "listeners")
+        if name not in controllers:
+            socket.create_connection(("127.0.0.1" if host in WILDCARDS else host, port), _PATIENCE_S).close()
+            return
 
 
 if __name__ == "__main__":

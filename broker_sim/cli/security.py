@@ -54,8 +54,8 @@ def users(arguments: argparse.Namespace) -> dict[str, str]:
     file and the line of what is wrong and without any password."""
     path, found = arguments.users_file, os.environ.get(USERS_VARIABLE, "")
     listed = _parsed(found, USERS_VARIABLE) if path is None else _parsed(_text(path), path)
-    protocol = arguments.security_protocol.upper()
-    if path is None and listed and protocol in ("PLAINTEXT", "SSL"):
+    protocol, mapped = arguments.security_protocol.upper(), "listener.security.protocol.map" in dict(arguments.config)
+    if path is None and listed and protocol in ("PLAINTEXT", "SSL") and not mapped:
         raise UsageError(
             f"{USERS_VARIABLE}: a {protocol} listener has no users (expected --security-protocol SASL_PLAINTEXT or SASL_SSL, or no "
             "such variable)"

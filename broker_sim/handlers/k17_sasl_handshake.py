@@ -52,10 +52,9 @@ def _token(authenticator: Authenticator, token: bytes) -> bytes:
 
 def _report(ctx: RequestContext, mechanism: str) -> None:
     """Warn of a client that closes its connection because of the answer, once each, and report every one to the tap."""
-    protocol, first = ctx.broker.protocol(ctx.connection.listener), ctx.broker.state.security_protocol
-    instead = (
-        f"start the cluster with security_protocol SASL_{protocol}" if protocol == first else f"the {first} listener"
-    )
+    protocol, endpoints = ctx.broker.protocol(ctx.connection.listener), ctx.broker.endpoints.items()
+    others = [name for name, endpoint in endpoints if endpoint.protocol.startswith("SASL")]
+    instead = f"the {others[0]} listener" if others else f"start the cluster with security_protocol SASL_{protocol}"
     reason = f"asks for SASL, mechanism {short(mechanism)}: the listener has none; use security.protocol={protocol}, or {instead}"
     if isinstance(ctx, InterceptedContext):
         ctx.tap.refused(ctx.connection, reason)

@@ -85,7 +85,7 @@ class Access:
     @classmethod
     def to(cls, kafka: Cluster) -> Access:
         """To the brokers of a cluster."""
-        plain = kafka.state.security_protocol == "PLAINTEXT"
+        plain = kafka.brokers[0].protocol(kafka.listener_names[0]) == "PLAINTEXT"
         return cls(kafka.bootstrap, {} if plain else kafka.security.client_settings())
 
 

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from broker_sim.cli import environment
+from broker_sim.cli import environment, security
 from broker_sim.cli.main import parse
 from broker_sim.common.text import UsageError
 from broker_sim.config.effects import SettingWarning
@@ -102,6 +102,15 @@ def test_what_has_no_effect_is_one_warning() -> None:
     assert dict(arguments.config) == {"num.partitions": "3"}
 
 
+@pytest.mark.filterwarnings("ignore::broker_sim.config.effects.SettingWarning")
+def test_users_of_a_listener_with_sasl_come_from_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROKER_SIM_USERS", "alice=secret")
+    arguments = served(KAFKA_LISTENER_SECURITY_PROTOCOL_MAP="PLAINTEXT:SASL_PLAINTEXT", KAFKA_BROKER_ID="-1")
+    assert security.users(arguments) == {"alice": "secret"}
+    with pytest.raises(UsageError, match="a PLAINTEXT listener has no users"):
+        security.users(served())
+
+
 def test_an_unknown_release_is_an_error() -> None:
     with pytest.raises(UsageError, match=r"2\.8"):
         served("--as-version", "2.8")
@@ -110,7 +119,7 @@ def test_an_unknown_release_is_an_error() -> None:
 def test_the_health_check_connects_to_the_first_listener() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        environment.check_health({**TESTCONTAINERS, "KAFKA_LISTENERS": f"CONTROLLER://:1,PLAINTEXT://0.0.0.0:{port}"})
+        environment.check_health({**TESTCONTAINERS, "KAFKA_LISTENERS": f"CONTROLLER://:1,SASL_SSL://0.0.0.0:{port}"})
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         nothing_listens = {"KAFKA_LISTENERS": f"PLAINTEXT://0.0.0.0:{bound.getsockname()[1]}"}

@@ -25,6 +25,7 @@ from broker_sim.cli.main import parse
 from broker_sim.control import render
 from broker_sim.control.clusters import Clusters
 from broker_sim.control.on_brokers import overview
+from broker_sim.scenario.clients import Access
 from broker_sim.simulation.world import simulate
 from kafka_wire.errors import Err
 from kafka_wire.messages import k78_share_fetch as share_fetch
@@ -442,6 +443,18 @@ async def test_kafka_s_own_settings_say_it_too() -> None:
         wire = await Wire.connect(f"127.0.0.1:{bound['CLIENTS'][1]}")
         assert (await authenticate(wire)).error_code == Err.NONE
         assert ends((await wire.send(MetadataRequest(topics=[]), 12)).brokers) == [(0, "localhost", 32768)]
+        await wire.close()
+
+
+async def test_sasl_by_the_map_alone_and_scenario_clients_at_a_plaintext_first_listener() -> None:
+    config = {
+        "listeners": "IN://127.0.0.1:0,OUT://127.0.0.1:0",
+        "listener.security.protocol.map": "IN:PLAINTEXT,OUT:SASL_PLAINTEXT",
+    }
+    async with Cluster(config=config, users={"alice": "secret"}) as kafka:
+        assert Access.to(kafka) == Access(kafka.bootstrap)
+        wire = await Wire.connect(kafka.bootstrap_of("OUT"))
+        assert (await authenticate(wire)).error_code == Err.NONE
         await wire.close()
 
 
