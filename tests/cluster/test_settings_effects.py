@@ -117,7 +117,16 @@ def test_a_setting_without_effect_that_a_client_alters_is_logged(caplog: pytest.
 
 # --- what is said of the code -------------------------------------------------------------------------------------------
 
-ROOMS = ("config/definitions.py", "config/effects.py", "simulation/", "pipeline/", "demo/", "scenario/", "reproduce/")
+ROOMS = (
+    "config/definitions.py",
+    "config/effects.py",
+    "cli/environment.py",
+    "simulation/",
+    "pipeline/",
+    "demo/",
+    "scenario/",
+    "reproduce/",
+)
 COMPUTED = re.compile(
     r"group\.(consumer|share|streams)\.(min\.|max\.|num\.)?"
     r"(session\.timeout\.ms|heartbeat\.interval\.ms|assignment\.interval\.ms|size|delivery\.count\.limit|standby\.replicas|"

@@ -151,6 +151,7 @@ def test_what_a_checker_is_told_of_synchronous_handles_is_what_they_have() -> No
                 kafka.topic("orders"),
                 kafka.broker(1),
                 down,
+                kafka.requests("Heartbeat"),
             ]
             for each in [*handles, fault, kafka.faults, order, hold, recording, replay, kafka.time, kafka.journal]:
                 kind = type(each).__name__

@@ -62,12 +62,21 @@ def both(
     )
 
 
+def known(column: str, value: Any) -> Any:
+    """What a log has, too: of members that an epoch lacked until they were removed it has no reason."""
+    if column != "waits" or value is None:
+        return value
+    return [{name: wait[name] for name in ("ms", "who", "clients")} for wait in value]
+
+
 def alike(told: dict[str, list[Row]]) -> dict[str, list[Row]]:
     """Without what one of the sources alone has."""
     found: dict[str, list[Row]] = {}
     for name, rows in told.items():
         left_out = {"source", *ONE_SOURCE.get(name, ())}
-        some = [{column: value for column, value in row.items() if column not in left_out} for row in rows]
+        some = [
+            {column: known(column, value) for column, value in row.items() if column not in left_out} for row in rows
+        ]
         found[name] = sorted(some, key=lambda row: [str(row.get(column)) for column in IN_ORDER])
     return found
 
