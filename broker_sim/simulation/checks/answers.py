@@ -386,10 +386,6 @@ class Answers:
         if ask.error is Err.MEMBER_ID_REQUIRED or (ask.error is Err.NONE and unnamed):
             self._check_fresh(ask, member_id)
         if ask.error is not Err.NONE:
-            if (
-                ask.error is Err.GROUP_MAX_SIZE_REACHED and not unnamed
-            ):  # that takes its place from a member that rejoins
-                self._leaving[ask.group, ask.member] = None
             return
         if unnamed and ask.instance is None and ask.version >= 4:
             self.fail("a dynamic member joins with an assigned member id (KIP-394)", ask, "joined without one")
