@@ -291,6 +291,16 @@ def test_a_member_that_was_heard_of(bench: Bench, silence_s: float, name: str | 
     assert bench.name == name
 
 
+def test_a_member_that_the_group_had_no_room_for_when_it_rejoined(bench: Bench) -> None:
+    """GroupCoordinator removes a member whose JoinGroup it refuses because of group.max.size: seed 704186 of hostile."""
+    bench.join("a", 1)
+    bench.ask(sync_request("a", None, 1, ["a"], 4), assigned("a", 1, ["a"]))
+    bench.ask(HeartbeatRequest(GROUP, 1, "a"), HeartbeatResponse(), 4)
+    bench.ask(join_request("a", None), JoinGroupResponse(error_code=Err.GROUP_MAX_SIZE_REACHED))
+    bench.commit(5, Err.UNKNOWN_MEMBER_ID, "a", 1)
+    assert bench.name is None
+
+
 def test_a_member_that_never_syncs(bench: Bench) -> None:
     bench.join("a", 1)
     for name in (None, None, None, "members without a SyncGroup are removed"):

@@ -385,6 +385,8 @@ class Answers:
         unnamed = ask.member == ""
         if ask.error is Err.MEMBER_ID_REQUIRED or (ask.error is Err.NONE and unnamed):
             self._check_fresh(ask, member_id)
+        if ask.error is Err.GROUP_MAX_SIZE_REACHED:
+            self._leaving[ask.group, ask.member] = None  # a member that rejoins loses its place
         if ask.error is not Err.NONE:
             return
         if unnamed and ask.instance is None and ask.version >= 4:

@@ -304,14 +304,15 @@ class LogProber(Prober):
         except OSError:
             log.doubtful()
             raise
-        steady = before is not None and before == standing(now) and self.calm.since(begun_s)
+        unmoved = before is not None and before == standing(now)
+        steady = unmoved and self.calm.since(begun_s)
         error = Err(answer.error_code)
         if steady:
             wanted = Err.NONE if self._has_enough(topic, acks) else Err.NOT_ENOUGH_REPLICAS
             if not self.expect("valid batches are accepted", f"Produce to {log.name}", error, wanted):
                 return
         if error is Err.NONE:
-            self._written(topic, index, batch, answer, sure=acks == ALL or steady)
+            self._written(topic, index, batch, answer, sure=acks == ALL or steady, unmoved=unmoved)
         elif steady:
             log.refused(batch.rows)
             topic.pending.pop(index, None)
@@ -325,7 +326,10 @@ class LogProber(Prober):
             return True
         return topic.factor >= int(topic.settings.get("min.insync.replicas", "1"))
 
-    def _written(self, topic: OwnTopic, index: int, batch: SentBatch, answer: Any, *, sure: bool) -> None:
+    def _written(
+        self, topic: OwnTopic, index: int, batch: SentBatch, answer: Any, *, sure: bool, unmoved: bool
+    ) -> None:
+        """``unmoved``: the leader epoch is that of the append; an answer may come after the next one began."""
         log = topic.logs[index]
         partition = self.partition(topic, index)
         topic.pending.pop(index, None)
@@ -333,7 +337,7 @@ class LogProber(Prober):
         if not sure:  # acks=1, and the leader may have lost it
             log.doubtful()
             return
-        epoch = partition.leader_epoch if partition is not None and log.exact and standing(partition) else -1
+        epoch = partition.leader_epoch if partition is not None and log.exact and unmoved else -1
         wrong = log.acknowledged(answer.base_offset, batch.rows, head=batch.head, epoch=epoch)
         if wrong is not None:
             self.breach("a batch is stored at its acknowledged offset", wrong)
