@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from broker_sim.simulation import simulate
-from broker_sim.simulation.checks.answers import Answers, InvariantBroken, SentRequest, offsets_partition
+from broker_sim.simulation.checks.answers import Answers, InvariantBroken, offsets_partition
 from broker_sim.simulation.checks.invariants import Invariants
+from broker_sim.simulation.checks.sent import SentRequest
 from broker_sim.simulation.cluster import SimCluster
 from broker_sim.simulation.workloads.raw import (
     CONFIG,
@@ -122,6 +123,26 @@ def test_an_acked_commit_that_is_lost(bench: Bench) -> None:
     bench.read(-1)
     assert bench.name == LOST
     assert "not 5, acked" in str(bench.answers.broken)
+
+
+@pytest.mark.parametrize(
+    ("deleted", "then", "name"),
+    [
+        ([("orders", 0)], -1, None),  # seed 800581 of pattern: a coordinator that loads afterwards
+        ([("orders", 0)], 5, None),  # the tombstone is not committed yet
+        ([("orders", 1)], -1, LOST),
+        ([("orders", 0)], 4, LOST),
+    ],
+    ids=["gone", "still there", "another partition", "another offset"],
+)
+def test_a_commit_whose_topic_is_deleted(
+    bench: Bench, deleted: list[tuple[str, int]], then: int, name: str | None
+) -> None:
+    bench.commit(4)
+    bench.commit(5)
+    bench.answers.deleted_with_topic(GROUP, deleted)
+    bench.read(then)
+    assert bench.name == name
 
 
 def test_an_acked_commit_that_regresses(bench: Bench) -> None:

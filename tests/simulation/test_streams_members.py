@@ -9,7 +9,7 @@ from broker_sim.simulation.checks.epochs import Unit
 from broker_sim.simulation.checks.streams_log import ACTIVE, STANDBY, StreamsLog, StreamsTaskKey
 from broker_sim.simulation.workloads.by_epochs import EpochAnswers, Holdings
 from broker_sim.simulation.workloads.by_streams import StreamsGroupMember
-from broker_sim.simulation.workloads.raw import GROUP, RawContext
+from broker_sim.simulation.workloads.raw import GROUP, REBALANCE_MS, RawContext
 from broker_sim.simulation.world import simulate
 
 COUNTS = "1"
@@ -41,3 +41,24 @@ def test_a_standby_task_that_becomes_active_is_not_given_up(
         member = StreamsGroupMember(context, Holdings(log, context), "c1", None, "process-0")
         member.owned, member.assigned = frozenset(owned), frozenset(assigned)
         assert member._to_revoke() == to_revoke
+
+
+@pytest.mark.parametrize(("answered_s", "late"), [(0.1, True), (4.0, False)], ids=["at once", "held up"])
+def test_the_time_to_give_up_begins_when_the_request_was_handled_at_the_latest(answered_s: float, late: bool) -> None:
+    """A heartbeat that a fault holds up may meet a coordinator that has just loaded: seed 715440 of streams-groups."""
+    with simulate(1) as sim:
+        kafka = sim.cluster(1, {"orders": 2}, as_version="4.2")
+        kafka.state.ensure_offsets_topic()
+        breaches: list[InvariantBroken] = []
+        answers = EpochAnswers(kafka.state, lambda: sim.elapsed_s, breaches.append, waive=frozenset())
+        context = RawContext(sim, kafka, answers)
+        partition = answers.partition(GROUP)
+        assert partition is not None
+        log = StreamsLog(GROUP, lambda: partition, answers.report, 1)
+        member = StreamsGroupMember(context, Holdings(log, context), "c1", None, "process-0")
+        member.owned, member.assigned = frozenset({ACTIVE_0}), frozenset()
+        sim.run_for(answered_s)
+        member._check_debt(0.0)
+        sim.run_for(REBALANCE_MS / 1000 + 2.0 - answered_s)
+        member._check_debt(sim.elapsed_s)
+        assert bool(breaches) == late

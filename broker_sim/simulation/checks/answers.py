@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.runtime.group_coordinator import settings_of
+from broker_sim.simulation.checks.sent import CommittedOffset, SentRequest, partitions_of, value_of
 from broker_sim.simulation.errors import SimError
 from kafka_wire.consumer_protocol import assigned_partitions
 from kafka_wire.errors import Err
@@ -23,7 +24,7 @@ from kafka_wire.errors import Err
 if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import ClusterState, Partition
 
-__all__ = ["HISTORY", "OFFSETS", "Answers", "Broken", "InvariantBroken", "SentRequest", "offsets_partition"]
+__all__ = ["HISTORY", "OFFSETS", "Answers", "Broken", "InvariantBroken", "offsets_partition"]
 
 HISTORY = 16
 _OWNED = {Err.NONE, Err.UNKNOWN_MEMBER_ID, Err.ILLEGAL_GENERATION, Err.MEMBER_ID_REQUIRED, Err.FENCED_INSTANCE_ID}
@@ -33,7 +34,6 @@ _REFUSED = {
 }  # fmt: skip
 """A commit with such an answer has not been taken."""
 _PARKED = ("JoinGroup", "SyncGroup")
-_NEVER = 2**62
 _MANY = 8
 OFFSETS = "__consumer_offsets"
 
@@ -67,66 +67,6 @@ def offsets_partition(group: str, partitions: int) -> int:
     return 0 if value == 2**31 else value % partitions
 
 
-def _partitions(body: object) -> Iterator[tuple[tuple[str, int], Any]]:
-    """Topic and index of each partition of a message, with what it says of it."""
-    for topic in _of(body, "topics") or ():
-        for partition in _of(topic, "partitions"):
-            yield (_of(topic, "name"), _of(partition, "partition_index")), partition
-
-
-def _of(body: object, name: str, default: object = None) -> Any:
-    """A field of a message, or of one that the journal has decoded."""
-    return body.get(name, default) if isinstance(body, dict) else getattr(body, name, default)
-
-
-@dataclass(slots=True, eq=False)
-class SentRequest:
-    """A request. ``sent``, ``got``: counts of requests and responses; ``epoch``: the offsets partition's; ``led``: by ``broker``."""
-
-    api: str
-    version: int
-    body: Any
-    broker: int
-    group: str
-    member: str
-    instance: str | None
-    generation: int
-    sent: int
-    sent_s: float
-    epoch: int
-    led: bool
-    started_s: float
-    got: int | None = None
-    got_s: float = math.inf
-    error: Err | None = None
-    writes: list[_CommittedOffset] = field(default_factory=list)
-    made: int = 0
-    """How often its group had been removed when it was sent."""
-    over: bool = False
-    """Its response is not awaited: its connection is lost, or its member has sent another request."""
-
-    def __str__(self) -> str:
-        result = "-" if self.error is None else self.error.name
-        who = f"{self.member or self.instance or '-'} generation {self.generation}"
-        return f"{self.sent_s:9.3f} {self.api} {who} at {self.broker}: {result}"
-
-
-@dataclass(slots=True, eq=False)
-class _CommittedOffset:
-    """A commit of ``value``, or its removal (-1)."""
-
-    value: int
-    sent: int
-    done: float = math.inf
-    acked: bool = False
-    begun: int = 0
-    """As ``sent``, which is put off for ever where it is refused."""
-
-    def refused(self) -> None:
-        """It never was; a read that seemed to show it has shown something else."""
-        self.sent, self.done = _NEVER, math.inf
-
-
 @dataclass(slots=True)
 class _CoordinatorTerm:
     """A group under one coordinator."""
@@ -158,7 +98,7 @@ class Answers:
         self.checked = 0
         self.broken: InvariantBroken | None = None
         self.open: dict[SentRequest, None] = {}
-        self.writes: dict[Key, list[_CommittedOffset]] = {}
+        self.writes: dict[Key, list[CommittedOffset]] = {}
         self._unsure = False  # whether there may be values of writes that are not known any more
         self._removed: Counter[str] = Counter()
         self._lives: dict[tuple[str, int], _CoordinatorTerm] = {}
@@ -186,12 +126,12 @@ class Answers:
         """Note a request that is sent; returns it with what its response may depend on."""
         self.tick += 1
         now_s = self._now_s()
-        group = _of(body, "group_id", "")
-        if api == "DeleteGroups" and len(_of(body, "groups_names")) == 1:
-            group = _of(body, "groups_names")[0]
-        member = _of(body, "member_id", "") or ""
-        instance = _of(body, "group_instance_id")
-        generation = _of(body, "generation_id_or_member_epoch", _of(body, "generation_id", -1))
+        group = value_of(body, "group_id", "")
+        if api == "DeleteGroups" and len(value_of(body, "groups_names")) == 1:
+            group = value_of(body, "groups_names")[0]
+        member = value_of(body, "member_id", "") or ""
+        instance = value_of(body, "group_instance_id")
+        generation = value_of(body, "generation_id_or_member_epoch", value_of(body, "generation_id", -1))
         partition = self.partition(group)
         epoch, led = (-1, False) if partition is None else (partition.leader_epoch, partition.leader == broker)
         ask = SentRequest(
@@ -210,11 +150,11 @@ class Answers:
             self._note_removals(ask)
         if api == "SyncGroup":
             self._syncing[group, member, generation] = None
-            for assignment in _of(body, "assignments") or ():
+            for assignment in value_of(body, "assignments") or ():
                 said = self._said.setdefault((group, generation), {})
-                said.setdefault(_of(assignment, "member_id"), []).append(_of(assignment, "assignment"))
+                said.setdefault(value_of(assignment, "member_id"), []).append(value_of(assignment, "assignment"))
         if api == "LeaveGroup":
-            for gone in (member, *(_of(member, "member_id", "") for member in _of(body, "members") or ())):
+            for gone in (member, *(value_of(member, "member_id", "") for member in value_of(body, "members") or ())):
                 self._leaving[group, gone] = None
         self._supersede(ask)
         return ask
@@ -223,29 +163,29 @@ class Answers:
         """Of requests that speak of one member at once the earlier may never be answered; which that is the broker alone knows."""
         if ask.api not in _PARKED and ask.api != "LeaveGroup":
             return
-        mine = _names(ask)
+        mine = ask.named()
         for other in self.open:
             if other is ask or other.group != ask.group or (other.api not in _PARKED and other.api != "LeaveGroup"):
                 continue
-            if not mine.isdisjoint(_names(other)):
+            if not mine.isdisjoint(other.named()):
                 ask.over = other.over = True
 
     def _note_timeouts(self, ask: SentRequest) -> None:
-        session_s = _of(ask.body, "session_timeout_ms") / 1000
-        rebalance_s = _of(ask.body, "rebalance_timeout_ms") / 1000 if ask.version >= 1 else session_s
+        session_s = value_of(ask.body, "session_timeout_ms") / 1000
+        rebalance_s = value_of(ask.body, "rebalance_timeout_ms") / 1000 if ask.version >= 1 else session_s
         shortest, longest, rebalance = self._timeouts.get(ask.group, (session_s, session_s, 0.0))
         self._timeouts[ask.group] = min(shortest, session_s), max(longest, session_s), max(rebalance, rebalance_s)
 
     def _note_writes(self, ask: SentRequest) -> None:
-        for key, partition in _partitions(ask.body):
-            write = _CommittedOffset(_of(partition, "committed_offset", -1), ask.sent, begun=ask.sent)
+        for key, partition in partitions_of(ask.body):
+            write = CommittedOffset(value_of(partition, "committed_offset", -1), ask.sent, begun=ask.sent)
             ask.writes.append(write)
             self.writes.setdefault((ask.group, *key), []).append(write)
 
     def _note_removals(self, ask: SentRequest) -> None:
         """Of a group, with all its offsets."""
         for key in [key for key in self.writes if key[0] == ask.group]:
-            write = _CommittedOffset(-1, ask.sent, begun=ask.sent)
+            write = CommittedOffset(-1, ask.sent, begun=ask.sent)
             ask.writes.append(write)
             self.writes[key].append(write)
 
@@ -260,7 +200,7 @@ class Answers:
         self.tick += 1
         ask.got, ask.got_s = self.tick, self._now_s()
         self.open.pop(ask, None)
-        ask.error = _error_of(ask, body)
+        ask.error = ask.error_in(body)
         if self.broken is not None or not ask.group:
             return
         self.checked += 1
@@ -381,7 +321,7 @@ class Answers:
         return all(other.member != ask.member for other in self.open if other.group == ask.group)
 
     def _joined(self, ask: SentRequest, body: object, life: _CoordinatorTerm | None) -> None:
-        member_id, generation = _of(body, "member_id", ""), _of(body, "generation_id", -1)
+        member_id, generation = value_of(body, "member_id", ""), value_of(body, "generation_id", -1)
         unnamed = ask.member == ""
         if ask.error is Err.MEMBER_ID_REQUIRED or (ask.error is Err.NONE and unnamed):
             self._check_fresh(ask, member_id)
@@ -399,10 +339,10 @@ class Answers:
         life.joined[member_id] = generation, ask.got_s
         if ask.instance is not None:
             life.issued.setdefault(ask.instance, []).append((member_id, ask.sent, self.tick))
-        leader = _of(body, "leader")
-        if leader != member_id and _of(body, "members"):
+        leader = value_of(body, "leader")
+        if leader != member_id and value_of(body, "members"):
             self.fail("only the leader gets the member list", ask, f"{member_id} gets it, {leader} leads")
-        members = frozenset(_of(member, "member_id") for member in _of(body, "members") or ())
+        members = frozenset(value_of(member, "member_id") for member in value_of(body, "members") or ())
         if ask.group in self._static:
             return
         if leader == member_id:
@@ -424,9 +364,9 @@ class Answers:
         life.announced.setdefault(ask.generation, self.tick)
         life.newest = max(life.newest, ask.generation)
         life.synced[ask.member] = ask.generation
-        given = _of(body, "assignment")
+        given = value_of(body, "assignment")
         self._check_given(ask, given)
-        parts = assigned_partitions(given) if isinstance(given, bytes) else _of(given, "assigned_partitions")
+        parts = assigned_partitions(given) if isinstance(given, bytes) else value_of(given, "assigned_partitions")
         owners = life.owners.setdefault(ask.generation, {})
         mine = ask.instance or ask.member
         for topic, indexes in (parts or {}).items():
@@ -474,8 +414,8 @@ class Answers:
     def _left(self, ask: SentRequest, body: object, life: _CoordinatorTerm | None) -> None:
         if ask.error is not Err.NONE or life is None:
             return
-        answers = _of(body, "members") or ()
-        good = [_of(answer, "member_id") for answer in answers if _of(answer, "error_code") == 0]
+        answers = value_of(body, "members") or ()
+        good = [value_of(answer, "member_id") for answer in answers if value_of(answer, "error_code") == 0]
         if ask.version < 3:
             good = [ask.member]
         for member_id in good:
@@ -496,8 +436,8 @@ class Answers:
                 write.refused()
 
     def _deleted(self, ask: SentRequest, body: object, life: _CoordinatorTerm | None) -> None:
-        fine = {key for key, partition in _partitions(body) if _of(partition, "error_code") == 0}
-        for (key, _), write in zip(_partitions(ask.body), ask.writes, strict=True):
+        fine = {key for key, partition in partitions_of(body) if value_of(partition, "error_code") == 0}
+        for (key, _), write in zip(partitions_of(ask.body), ask.writes, strict=True):
             if ask.error is Err.NONE and key in fine:
                 if self._awaits_tombstones:  # else it may come to nothing after all
                     write.done, write.acked = self.tick, True
@@ -515,13 +455,21 @@ class Answers:
         # 3.x loads its log to the end, committed or not: what it shows then may yet be cut off
         log = self.partition(ask.group)
         sure = self._awaits_tombstones or log is None or log.high_watermark == log.log_end_offset
-        for key, partition in _partitions(body) if ask.error is Err.NONE else ():
-            if _of(partition, "error_code") == 0:
-                self.saw(ask, (ask.group, *key), _of(partition, "committed_offset"), settles=sure)
+        for key, partition in partitions_of(body) if ask.error is Err.NONE else ():
+            if value_of(partition, "error_code") == 0:
+                self.saw(ask, (ask.group, *key), value_of(partition, "committed_offset"), settles=sure)
 
     def deletes(self, group: str, topic: str, index: int) -> bool:
         """Whether a client has requested the deletion of that offset."""
         return any(write.value == -1 for write in self.writes.get((group, topic, index), ()))
+
+    def deleted_with_topic(self, group: str, partitions: Iterable[tuple[str, int]]) -> None:
+        """A coordinator removes these offsets, whose topic was deleted: until the next commit they may be there or not, as the
+        tombstones are not awaited by the one who deletes."""
+        self.tick += 1
+        for key in ((group, *partition) for partition in partitions):
+            if key in self.writes:
+                self.writes[key].append(CommittedOffset(-1, self.tick, begun=self.tick))
 
     def is_unacked(self, group: str, topic: str, index: int, value: int) -> bool:
         """Whether a client sent a commit of that offset and none got a successful response to it."""
@@ -573,28 +521,10 @@ CHECKS: dict[str, Callable[[Answers, SentRequest, Any, _CoordinatorTerm | None],
 }
 
 
-def _floor(writes: list[_CommittedOffset], sent: int) -> int:
+def _floor(writes: list[CommittedOffset], sent: int) -> int:
     """When the last write was sent that was done at ``sent``; -1 for none."""
     floor = -1
     for write in writes:
         if write.done < sent and write.sent > floor:
             floor = write.sent
     return floor
-
-
-def _names(ask: SentRequest) -> set[str]:
-    """The members and instances that a request speaks of."""
-    named = {ask.member, f"instance {ask.instance}" if ask.instance else ""}
-    for member in _of(ask.body, "members") or ():
-        instance = _of(member, "group_instance_id")
-        named |= {_of(member, "member_id"), f"instance {instance}" if instance else ""}
-    return named - {""}
-
-
-def _error_of(ask: SentRequest, body: object) -> Err:
-    code = _of(body, "error_code", 0)
-    if not code and ask.api == "DeleteGroups":
-        code = next((_of(result, "error_code") for result in _of(body, "results") or ()), 0)
-    if not code and ask.api == "OffsetCommit":
-        code = next((code for _, partition in _partitions(body) if (code := _of(partition, "error_code"))), 0)
-    return Err(code)

@@ -27,7 +27,6 @@ from broker_sim.simulation.checks.answers import (
     Answers,
     Broken,
     InvariantBroken,
-    SentRequest,
     offsets_partition,
 )
 from broker_sim.simulation.checks.replay import StoredGroup, differences, groups_in_log
@@ -43,6 +42,7 @@ from broker_sim.simulation.checks.rules import (
     step_error,
     waits_in_vain,
 )
+from broker_sim.simulation.checks.sent import SentRequest
 from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import Partition
     from broker_sim.simulation.checks.ledger import DeliveryLedger
 
-__all__ = ["Answers", "InvariantBroken", "Invariants", "SentRequest", "offsets_partition"]
+__all__ = ["Answers", "InvariantBroken", "Invariants", "offsets_partition"]
 
 # --- from the journal ---------------------------------------------------------------------------------------------------
 
@@ -396,6 +396,12 @@ class Invariants:
                     if has is not None:
                         says.offsets[topic, index] = has.offset
 
+    def _offsets_deleted(self, event: dict[str, Any]) -> None:
+        """With their topic: no client has asked for it."""
+        if event["reason"] == "topic deleted":
+            named = (name.rpartition("-") for name in event["partitions"])
+            self.answers.deleted_with_topic(event["group"], [(topic, int(index)) for topic, _, index in named])
+
     def _check_load(self, log: str) -> None:
         """A coordinator that has read its log has what the log says, and that is what was acknowledged."""
         partition = self.kafka.state.topics[OFFSETS].partitions[int(log.rpartition("-")[2])]
@@ -417,6 +423,7 @@ _EVENTS: dict[str, Callable[[Invariants, dict[str, Any]], None]] = {
     "append": Invariants._append,
     "committed": Invariants._committed,
     "offsets": Invariants._offsets,
+    "offsets_deleted": Invariants._offsets_deleted,
     "load": Invariants._load,
     "cluster": Invariants._cluster,
 }

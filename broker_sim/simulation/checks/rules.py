@@ -12,7 +12,7 @@ from kafka_wire.errors import Err
 from kafka_wire.group_states import GROUP_STATES
 
 if TYPE_CHECKING:
-    from broker_sim.simulation.checks.answers import SentRequest
+    from broker_sim.simulation.checks.sent import SentRequest
 
 __all__ = ["RULED", "answer_of", "at_once", "step_error", "waits_in_vain"]
 

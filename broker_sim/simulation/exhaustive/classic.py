@@ -28,8 +28,8 @@ from broker_sim.coordinator.policy import Settings
 from broker_sim.coordinator.records import CONSUMER_RECORDS, decode
 from broker_sim.coordinator.shard import Shard
 from broker_sim.runtime.journal_observer import snapshot
-from broker_sim.simulation.checks.answers import SentRequest
 from broker_sim.simulation.checks.rules import RULED, answer_of, step_error, waits_in_vain
+from broker_sim.simulation.checks.sent import SentRequest
 from broker_sim.simulation.exhaustive.explorer import Action
 from broker_sim.simulation.exhaustive.shard_environment import ShardEnvironment
 from broker_sim.simulation.exhaustive.surroundings import Surroundings

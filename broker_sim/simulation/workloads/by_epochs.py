@@ -12,8 +12,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from broker_sim.simulation.checks.answers import Answers, InvariantBroken, SentRequest
+from broker_sim.simulation.checks.answers import Answers, InvariantBroken
 from broker_sim.simulation.checks.epochs import LEFT_FOR_NOW, EpochLog, Unit, unit_name
+from broker_sim.simulation.checks.sent import SentRequest
 from broker_sim.simulation.workloads.cooperative import Cooperative
 from broker_sim.simulation.workloads.raw import (
     GROUP,
@@ -363,7 +364,7 @@ class EpochMember(RawClient):
         leader_epoch = self.holdings.log.partition().leader_epoch
         owes = bool(self._to_revoke()) and not self._lost
         if not owes or self._debt[0] != leader_epoch or self._now_s() - sent_s > _SLACK_S / 3:
-            self._debt = leader_epoch, sent_s
+            self._debt = leader_epoch, self._now_s()  # a request that was held up may have been handled just now
         elif sent_s - self._debt[1] > REBALANCE_MS / 1000 + _SLACK_S:
             what = f"{self.member} was asked to revoke partitions before {self._debt[1]:.3f} s, has not, and is fine"
             self.holdings.fail("members that revoke nothing are removed", what)

@@ -63,10 +63,11 @@ class MemberSession:
 
 @dataclass(slots=True, eq=False)
 class AcquiredRecord:
-    """A record that a member has, at least until ``until_s``, by the leader of that epoch."""
+    """A record that a member has, at least until ``until_s``, by the leader of that epoch; its response came at ``since_s``."""
 
     member: str
     session: MemberSession
+    since_s: float
     until_s: float
     leader_epoch: int
 
@@ -291,7 +292,7 @@ class ShareMember(RawClient):
         *,
         exactly: bool,
     ) -> None:
-        hands, (leader_epoch, counts), now_s = self.hands, before, self._now_s()
+        hands, (leader_epoch, counts), now_s, lock_s = self.hands, before, self._now_s(), LOCK_MS / 1000
         same = hands.partition(unit).leader_epoch == leader_epoch
         fresh: list[int] = []
         for run in row.acquired_records:
@@ -310,13 +311,19 @@ class ShareMember(RawClient):
                 if run.delivery_count == 1 and offset not in counts:
                     fresh.append(offset)
                 hold = hands.holds.get(record)
-                if hold is not None and same and hold.leader_epoch == leader_epoch and now_s < hold.until_s:
+                if hold is not None and (hold.leader_epoch != leader_epoch or hold.until_s <= now_s):
+                    hold = None
+                if same and hold is not None and hold.since_s < sent_s + lock_s:
+                    # else this response was under way for so long that its own lock may have ended before the other began
                     who = f"{self.name} is given {offset} of {unit[1]} at {now_s:.3f} s"
                     what = f"{who}, which {hold.member} has until {hold.until_s:.3f} s at least"
                     hold.session.doubts.append((now_s, what))
                 if same:
-                    mine = AcquiredRecord(self.name, session, sent_s + LOCK_MS / 1000, leader_epoch)
-                    hands.holds[record] = session.has[record] = mine
+                    mine = session.has[record] = AcquiredRecord(
+                        self.name, session, now_s, sent_s + lock_s, leader_epoch
+                    )
+                    if hold is None or hold.until_s < mine.until_s:
+                        hands.holds[record] = mine
         if fresh and not exactly and same and not self._is_whole(unit, max(fresh)):
             hands.fail("batches are acquired whole", f"{self.name} is given up to {max(fresh)} of partition {unit[1]}")
         hands.met["acquired"] += 1

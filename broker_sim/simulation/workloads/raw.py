@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from broker_sim.simulation.checks.answers import Answers, SentRequest
+from broker_sim.simulation.checks.answers import Answers
+from broker_sim.simulation.checks.sent import SentRequest
 from broker_sim.simulation.workloads.deeds import Deed, Deeds
 from kafka_wire.api_keys import advertised
 from kafka_wire.codec import decode_from, encode
