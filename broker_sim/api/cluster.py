@@ -539,8 +539,8 @@ class Cluster:
         its coordinators.
 
         ``graceful``: a controlled shutdown: the leaders move first, and pending responses are sent. ``noticed_after``: for how long
-        the controller does not notice and metadata still lists the broker, in Kafka up to broker.session.timeout.ms (9 s). No
-        effect if it is down. Raises UsageError.
+        the controller does not notice and metadata still lists the broker, in Kafka up to broker.session.timeout.ms (9 s): its
+        coordinators have ended with its process, no other broker has them yet. No effect if it is down. Raises UsageError.
         """
         await self._controller.broker_down(node_id, graceful=graceful, noticed_after=noticed_after)
 

@@ -165,13 +165,15 @@ class Coordinators:
             self.made_shares.close()
 
     def _follow_leaders(self, made: CoordinatorRuntime[Any]) -> None:
-        """A coordinator moves with its partition."""
+        """A coordinator moves with its partition, and ends with its broker's process."""
 
         def moved(partition: Partition) -> None:
             if partition.topic.name == made.kind.topic:
                 made.reload(partition)
 
         self._state.on_leader_changed.append(moved)
+        for broker in self._state.brokers.values():
+            broker.on_stopped.append(made.broker_stopped)
 
 
 class _ToBe:

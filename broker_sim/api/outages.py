@@ -38,13 +38,21 @@ class Outages:
         self._write("broker", broker=node_id, action="down")
         if graceful:
             leader_election.step_down(state, node_id)
-        await server.pause(graceful=graceful)
-        state.brokers[node_id].fetch_sessions = None
+        await self._stop(server, graceful=graceful)
         if unnoticed_ms > 0 and not graceful:
             clock = state.clock
             self._unnoticed[node_id] = clock.call_at_ms(clock.now_ms() + unnoticed_ms, self._notice, node_id)
         else:
             leader_election.fence(state, node_id)
+
+    async def _stop(self, server: BrokerServer, *, graceful: bool) -> None:
+        """Its process ends: its connections, and the coordinators on it, whoever the controller takes for the leader."""
+        broker = server.broker
+        broker.running = False
+        await server.pause(graceful=graceful)
+        broker.fetch_sessions = None
+        for callback in broker.on_stopped:
+            callback(broker)
 
     def _notice(self, node_id: int) -> None:
         """The controller notices that a broker stopped, unless it has already."""
@@ -61,6 +69,7 @@ class Outages:
         if not server.listening:
             self._notice(node_id)
             await server.resume()
+            server.broker.running = True
             leader_election.revive(state, node_id)
             self._write("broker", broker=node_id, action="up")
         if elect is not None:
@@ -77,11 +86,10 @@ class Outages:
         state = self._state
         led = {partition: partition.leader for partition in state.partitions()}
         in_sync = {partition: partition.isr for partition in state.partitions()}
-        for node_id, broker in state.brokers.items():
+        for node_id in state.brokers:
             if self._server(node_id).listening:
                 self._write("broker", broker=node_id, action="down")
-                await self._server(node_id).pause(graceful=graceful)
-                broker.fetch_sessions = None
+                await self._stop(self._server(node_id), graceful=graceful)
             self._notice(node_id)
         for broker in state.brokers.values():
             broker.alive = False
@@ -90,6 +98,7 @@ class Outages:
                 state.set_leader(partition, -1, "all brokers are down")
         for node_id in state.brokers:
             await self._server(node_id).resume()
+            state.brokers[node_id].running = True
             self._write("broker", broker=node_id, action="up")
         for broker in state.brokers.values():
             broker.alive = True

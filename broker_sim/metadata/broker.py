@@ -36,6 +36,9 @@ class Broker:
     state: ClusterState = dataclasses.field(repr=False)
     rack: str | None = None
     alive: bool = True
+    """Whether the controller takes it for alive: it notices later that a broker has stopped."""
+    running: bool = True
+    """Whether its process runs."""
     runtime: GroupCoordinator = dataclasses.field(init=False, repr=False)
     """The group coordinators of the cluster, attached with the server."""
     transactions: TransactionCoordinator = dataclasses.field(init=False, repr=False)
@@ -46,6 +49,8 @@ class Broker:
     """The share partitions of the partitions that brokers lead, attached with the server."""
     on_closed: list[Callable[[Broker, object], object]] = dataclasses.field(default_factory=list, repr=False)
     """Called when a connection is closed."""
+    on_stopped: list[Callable[[Broker], object]] = dataclasses.field(default_factory=list, repr=False)
+    """Called when its process has stopped, with all connections closed."""
     fetch_sessions: FetchSessions | None = dataclasses.field(default=None, repr=False)
     """Made by the first Fetch that wants a session."""
 

@@ -86,7 +86,7 @@ class CoordinatorRuntime(Generic[S]):
         """Load the shards of an internal topic that exists already."""
         topic = self.state.topics.get(self.kind.topic)
         for partition in topic.partitions if topic is not None else ():
-            if partition.log_end_offset > 0:
+            if partition.log_end_offset > 0 and self._is_led(partition):
                 self._context_of(partition)
 
     def close(self) -> None:
@@ -102,7 +102,7 @@ class CoordinatorRuntime(Generic[S]):
         if context is not None:
             self._unload(context)
         self.state.version += 1  # invalidates what was cached of it
-        if partition.leader < 0 or partition.deleted:
+        if partition.deleted or not self._is_led(partition):
             return
         if keep_loading:
             context = self._new_context(partition)
@@ -115,6 +115,18 @@ class CoordinatorRuntime(Generic[S]):
         context = self._contexts.get(partition.index)
         if context is not None and context.partition is partition and context.loading:
             self._start_loading(context)
+
+    def broker_stopped(self, broker: Broker) -> None:
+        """Unload the shards of a broker whose process has ended. Another broker loads them once the controller has noticed."""
+        for context in list(self._contexts.values()):
+            if context.partition.leader == broker.node_id:
+                self._unload(context)
+        self.state.version += 1
+
+    def _is_led(self, partition: Partition) -> bool:
+        """Whether the partition has a leader whose process runs."""
+        leader = self.state.brokers.get(partition.leader)
+        return leader is not None and leader.running
 
     def _unload(self, context: ShardContext[S]) -> None:
         index = context.partition.index
@@ -170,7 +182,10 @@ class CoordinatorRuntime(Generic[S]):
         return self.shard_of(partition)
 
     def shard_of(self, partition: Partition) -> S | Err:
-        """The shard of a partition that has a leader, or an error as of :meth:`locate`."""
+        """The shard of a partition that has a leader, or an error as of :meth:`locate`; COORDINATOR_NOT_AVAILABLE if its process has
+        ended."""
+        if not self._is_led(partition):
+            return Err.COORDINATOR_NOT_AVAILABLE
         context = self._contexts.get(partition.index)
         if context is None or context.partition is not partition:
             context = self._context_of(partition)

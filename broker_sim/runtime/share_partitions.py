@@ -122,6 +122,7 @@ class SharePartitions:
         state.on_leader_changed.append(self._leader_changed)
         for broker in state.brokers.values():
             broker.on_closed.append(self._closed)
+            broker.on_stopped.append(self._stopped)
 
     def close(self) -> None:
         """The cluster ends: no lock does."""
@@ -274,6 +275,11 @@ class SharePartitions:
 
     def _leader_changed(self, partition: Partition) -> None:
         for live in [live for live in self._live.values() if live.partition is partition]:
+            self._drop(live, Err.NOT_LEADER_OR_FOLLOWER)
+
+    def _stopped(self, broker: Broker) -> None:
+        """Its process has ended, and with it what it had loaded: the next leader finds what was stored."""
+        for live in [live for live in self._live.values() if live.is_led_by(broker.node_id)]:
             self._drop(live, Err.NOT_LEADER_OR_FOLLOWER)
 
     # what becomes of records
@@ -435,5 +441,5 @@ class SharePartitions:
         sessions = self._sessions.get(broker.node_id)
         if sessions is not None:
             closed, groups = sessions.close(connection)
-            if closed or groups:
+            if broker.running and (closed or groups):
                 self._start(self._closing(broker, closed, groups))

@@ -69,10 +69,7 @@ class ShareStateCoordinator(CoordinatorRuntime[ShareStateShard]):
     def leading(self, key: ShareKey) -> ShareStateShard | Err:
         """The shard of a share partition, on whichever broker it is, or the error of ``locate``."""
         partition = self.partition_of(coordinator_key(key))
-        leader = None if partition is None else self.state.brokers.get(partition.leader)
-        if partition is None or leader is None or not leader.alive:
-            return Err.COORDINATOR_NOT_AVAILABLE
-        return self.shard_of(partition)
+        return Err.COORDINATOR_NOT_AVAILABLE if partition is None else self.shard_of(partition)
 
 
 class Persister:

@@ -62,9 +62,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         """The shard of a transactional id, on whichever broker it is: partition leaders ask the coordinator's broker on behalf of their
         clients. COORDINATOR_NOT_AVAILABLE without a coordinator, otherwise the error of ``locate``."""
         partition = self.partition_of(transactional_id)
-        if partition is None or partition.leader not in self.state.brokers:
-            return Err.COORDINATOR_NOT_AVAILABLE
-        return self.shard_of(partition)
+        return Err.COORDINATOR_NOT_AVAILABLE if partition is None else self.shard_of(partition)
 
     def timer_text(self, index: int, key: TimerKey) -> str:
         """As in ``timeout of the transaction of billing``."""

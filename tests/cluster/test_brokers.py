@@ -213,6 +213,29 @@ async def test_a_dead_broker_that_nobody_has_noticed_yet() -> None:
         await kafka.broker_down(2, noticed_after="9s")
 
 
+async def test_a_dead_broker_coordinates_nothing_even_unnoticed() -> None:
+    """Its process is gone, whoever Metadata shows as the leader: no session ends there, and a topic's deletion removes no offset."""
+    topics = {TOPIC: 1, "shipments": 1}
+    async with Cluster(brokers=2, clock="manual", topics=topics, config=SOON, journal=True) as kafka:
+        kafka.state.create_topic("__consumer_offsets", 1, replication_factor=2)
+        member = await Member.connect(kafka)
+        await member.enter()
+        assert commit_error(await member.commit(7)) is Err.NONE
+        dead = coordinator_of(kafka, "billing")
+        written = kafka.offsets_log("billing").end_offset
+        await kafka.broker_down(dead, noticed_after="25s")
+        await member.close()
+        await kafka.time.advance(20)  # the member's session timeout is 10 s
+        kafka.topic(TOPIC).delete()
+        assert (coordinator_of(kafka, "billing"), kafka.offsets_log("billing").end_offset) == (dead, written)
+        await kafka.time.advance(5)
+        assert coordinator_of(kafka, "billing") == other(dead)
+        await kafka.group("billing").stable(members=1)
+        assert kafka.group("billing").committed() == {(TOPIC, 0): 7}
+        assert "session of" in " ".join(await kafka.time.advance(10))
+        assert kafka.group("billing").members == []
+
+
 async def test_a_new_epoch_of_the_same_leader_fences_the_old_one(kafka: Cluster) -> None:
     log = kafka.log(TOPIC, 0)
     leader, epoch = log.leader, kafka.state.topics[TOPIC].partitions[0].leader_epoch

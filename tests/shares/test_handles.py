@@ -220,3 +220,37 @@ async def test_a_timeline_shows_who_had_records_and_whose_lock_ended() -> None:
         assert "has records that were delivered before" in text
         picture = html(kafka.journal.events, GROUP)
         assert "ann has orders-0 0 to 1: expired" in picture
+
+
+async def test_no_lock_ends_at_a_leader_that_is_dead() -> None:
+    """A broker's process ends, unnoticed by the controller: it neither releases its sessions' records nor ends locks. The next leader
+    finds what was stored, which an acquisition is not."""
+    config = CONFIG | {"group.share.delivery.count.limit": 5}
+    async with Cluster(brokers=2, as_version="4.4", config=config, clock="manual") as kafka:
+        kafka.observe()
+        topic = kafka.state.create_topic(TOPIC, 1, replication_factor=2)
+        kafka.state.create_topic("__share_group_state", 1, replication_factor=2)
+        kafka.state.create_topic("__consumer_offsets", 1, replication_factor=2)
+        for partition in kafka.state.partitions():
+            kafka.elect(partition, 2)
+        kafka.move_leader(topic.partitions[0], 1)
+        found = await Wire.connect(kafka.broker(2).address, client_id="ann")
+        member = Member(found, topic.topic_id)
+        await configure(found, share_auto_offset_reset="earliest", share_record_lock_duration_ms=3000)
+        await member.join()
+        member.wire = await Wire.connect(kafka.broker(1).address, client_id="ann")
+        await produce(member.wire, 2)
+        assert await member.acquired(max_wait_ms=500) == [(0, 1, 1)]
+        before = len(kafka.journal.events)
+        await kafka.broker_down(1, noticed_after="9s")
+        await kafka.time.advance(9)
+        events = [
+            (e["event"], e.get("action"))
+            for e in list(kafka.journal.events)[before:]
+            if e["event"] in ("delivery", "leader")
+        ]
+        assert events == [("leader", None)]
+        await member.wire.close()
+        member.wire, member.session_epoch = found, 0
+        assert await member.acquired(max_wait_ms=500) == [(0, 1, 1)]
+        await found.close()
