@@ -46,7 +46,7 @@ class Outages:
             leader_election.fence(state, node_id)
 
     async def _stop(self, server: BrokerServer, *, graceful: bool) -> None:
-        """Its process ends: its connections, and the coordinators on it, whoever the controller takes for the leader."""
+        """End its process: its connections, and its coordinators, whichever broker the controller takes for the leader."""
         broker = server.broker
         broker.running = False
         await server.pause(graceful=graceful)

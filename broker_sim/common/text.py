@@ -164,6 +164,7 @@ _PACKAGES = {
     "confluent_kafka": "confluent-kafka",
     "cramjam": "'broker-sim[compression]'",
     "kafka": "kafka-python",
+    "prometheus_client": "'broker-sim[control]'",
     **dict.fromkeys(("duckdb", "numpy", "pyarrow"), "'broker-sim[pipeline]'"),
     **dict.fromkeys(("pandas", "pyspark"), "'broker-sim[spark]'"),
     "pytest": "pytest",

@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
+from weakref import WeakKeyDictionary
 
 from broker_sim.common.refusals import Refusals, host_of
 from broker_sim.common.text import UsageError, installing
@@ -45,6 +46,7 @@ except ImportError as missing:  # pragma: no cover - the tests have it
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
+    from broker_sim.metrics.exposition import Metrics
 
 __all__ = ["ControlError", "ControlServer"]
 
@@ -108,6 +110,7 @@ class ControlServer:
         self.host, self.port = host, port
         self._token = token
         self.clusters = Clusters(cluster, host=cluster.host, data_root=data_root)
+        self._metrics: WeakKeyDictionary[Cluster, Metrics] = WeakKeyDictionary()
         self._runner: web.AppRunner | None = None
         self._changes: set[asyncio.Task[Any]] = set()
         self._stopping = asyncio.Event()
@@ -186,9 +189,11 @@ class ControlServer:
 
     async def _admitted(self, request: web.Request) -> web.StreamResponse:
         path = request.rel_url.raw_path
-        if path in ("/", "/openapi.json"):
+        if path in ("/", "/openapi.json", "/metrics"):
             if request.method not in ("GET", "HEAD"):
                 raise MethodNotAllowed(f"{path} takes GET, not {request.method}", ["GET"])
+            if path == "/metrics":
+                return await self._scraped(request)
             return self._page() if path == "/" else self._description()
         asked = route(request.method, path)
         target: Any = self.clusters if asked.operation.on == "clusters" else self.clusters.get(asked.cluster)
@@ -256,6 +261,23 @@ class ControlServer:
                     await response.write(chunk)
                 await response.write_eof()
         return response
+
+    async def _scraped(self, request: web.Request) -> web.Response:
+        """``/metrics?cluster=ID&broker=N``: of the default cluster, and of all its brokers, without them."""
+        from broker_sim.metrics.exposition import CONTENT_TYPE, Metrics
+
+        unknown_names = sorted(set(request.query) - {"cluster", "broker"})
+        if unknown_names:
+            raise UsageError(f"unknown parameter of /metrics: {unknown_names[0]!r} (expected cluster, broker)")
+        node = request.query.get("broker")
+        if node is not None and not (node.isascii() and node.isdecimal() and len(node) < 10):
+            raise UsageError(f"broker: {node!r} is not a node id")
+        cluster = self.clusters.get(request.query.get("cluster", DEFAULT))
+        metrics = self._metrics.get(cluster)
+        if metrics is None:
+            metrics = self._metrics[cluster] = Metrics(cluster)
+        text = await metrics.scrape(broker=None if node is None else int(node))
+        return web.Response(body=text.encode(), headers={**_SAFE, "Content-Type": CONTENT_TYPE})
 
     def _description(self) -> web.Response:
         from broker_sim.control.openapi import document

@@ -38,15 +38,14 @@ from broker_sim.coordinator.outcome import (
     TopicsChanged,
 )
 from broker_sim.coordinator.shard_loader import ShardLoader
-from broker_sim.coordinator.topics import TopicImage
 from broker_sim.handlers.context import DEFERRED, Deferred, RequestContext
 from broker_sim.metadata.cluster_state import Broker, ClusterState, Partition
-from broker_sim.metadata.topics import Topic
 from broker_sim.runtime.appending import BATCH_RECORDS, append_to
 from broker_sim.runtime.coordinator_kind import CoordinatorKind, S, ShardObserver
 from broker_sim.runtime.log_reading import feeding, read_slice
 from broker_sim.runtime.shard_context import ShardContext
 from broker_sim.runtime.timers import KeyedTimers
+from broker_sim.runtime.topic_images import topic_images
 from broker_sim.storage.errors import StorageError
 from kafka_wire import record_batch
 from kafka_wire.codec import DecodeError
@@ -170,6 +169,13 @@ class CoordinatorRuntime(Generic[S]):
         context = self._contexts.get(index)
         return None if context is None or context.loading else context.shard
 
+    def state_of(self, partition: Partition) -> str:
+        """The state of a led partition's shard: ``loading``, ``active``, or ``failed`` (CoordinatorRuntime.CoordinatorState)."""
+        context = self._contexts.get(partition.index)
+        if context is None:
+            return "active"  # nothing was in its log
+        return "loading" if context.loading else "failed" if context.failed else "active"
+
     def loaded(self) -> list[tuple[int, S]]:
         """Every loaded shard, with the index of its partition."""
         return [(index, context.shard) for index, context in self._contexts.items() if not context.loading]
@@ -269,33 +275,19 @@ class CoordinatorRuntime(Generic[S]):
 
     def topics_changed(self, names: Iterable[str]) -> None:
         """Pass changed topics to every loaded shard; a loading one gets all topics when it is loaded."""
-        changed = TopicsChanged(self._images(names))
+        changed = TopicsChanged(topic_images(self.state, names))
         for context in list(self._contexts.values()):
             if not context.loading:
                 self._step(context, changed)
-
-    def _images(self, names: Iterable[str]) -> dict[str, TopicImage | None]:
-        """Topics by name, None for a deleted one; with the racks of each partition's replicas if any broker has a rack."""
-        rack_of = {node: broker.rack for node, broker in self.state.brokers.items() if broker.rack is not None}
-
-        def racks(topic: Topic) -> tuple[tuple[str, ...], ...]:
-            return tuple(
-                tuple(sorted(rack_of[node] for node in p.replicas if node in rack_of)) for p in topic.partitions
-            )
-
-        return {
-            name: None
-            if (topic := self.state.topics.get(name)) is None
-            else TopicImage(topic.topic_id, len(topic.partitions), racks(topic) if rack_of else ())
-            for name in names
-        }
 
     def _begin(self, context: ShardContext[S], loaded: Any) -> None:
         """Start a shard from its loaded log, then pass it the cluster's topics."""
         now_ms = self.clock.now_ms()
         self._perform(context, context.shard.start(loaded, now_ms), now_ms)
         self._perform(
-            context, self._outcome_of(context, TopicsChanged(self._images(self.state.topics)), now_ms), now_ms
+            context,
+            self._outcome_of(context, TopicsChanged(topic_images(self.state, self.state.topics)), now_ms),
+            now_ms,
         )
         self.on_started(context)
 

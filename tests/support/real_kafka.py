@@ -84,6 +84,16 @@ _CONNECT_POM = """\
 </project>
 """
 
+_JMX_POM = """<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>broker-sim</groupId><artifactId>jmx</artifactId><version>1</version>
+  <dependencies>
+    <dependency>
+      <groupId>io.prometheus.jmx</groupId><artifactId>jmx_prometheus_javaagent</artifactId><version>1.0.1</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
 _LOGGING_POM = """<project>
   <modelVersion>4.0.0</modelVersion>
   <groupId>broker-sim</groupId><artifactId>logging</artifactId><version>1</version>
@@ -140,6 +150,11 @@ def connect_classpath(version: str) -> str:
     """Class path of a Kafka Connect worker `version` with its file connectors, and slf4j-simple. As `kafka_libs`."""
     jars = sorted(_libs(f"connect-{version}", _CONNECT_POM.format(version=version)).glob("*.jar"))
     return os.pathsep.join(map(str, jars))
+
+
+def jmx_exporter() -> Path:
+    """The jar of Prometheus' JMX exporter, an agent for a broker's JVM. As `kafka_libs`."""
+    return next(_libs("jmx-exporter", _JMX_POM).glob("jmx_prometheus_javaagent-*.jar"))
 
 
 def _libs(name: str, pom: str) -> Path:

@@ -118,6 +118,14 @@ class GroupHandle:
         return State.DEAD.value if group is None else group.state_name
 
     @property
+    def type(self) -> str:
+        """Its group type, as ListGroups returns it: ``classic``, ``consumer``, ``share`` or ``streams``; "" while it is missing or its
+        coordinator has not loaded it."""
+        shard = self._shard()
+        group = shard.groups.get(self.group_id) if isinstance(shard, Shard) else None
+        return "" if group is None else group.kind
+
+    @property
     def generation(self) -> int:
         """Its generation, 0 before the first; for consumer groups (KIP-848) and share groups the group epoch."""
         group, consumer = self._group(), self._consumer()
