@@ -195,6 +195,13 @@ class Policy:
     misdirected_join_names_member: bool
     """A JoinGroup for a group of another broker, or of one that is loaded, is answered with the member id of the request
     (GroupCoordinator.handleJoinGroup; GroupCoordinatorService.joinGroup sets the error alone)."""
+    downgrade_rebalances: str
+    """When the classic group begins with a rebalance that a consumer group becomes as a classic member takes the place of its last
+    member of the consumer protocol: "never", as the member's target is computed first; "after another subscription"; or "on an older
+    target" than the group's epoch (GroupMetadataManager.classicGroupJoinToConsumerGroup of 4.1, of 4.2, and since 4.3)."""
+    classic_members_follow: str
+    """The epoch that makes a classic member of a consumer group rejoin: the "group"'s, or the "target"'s, which may be computed later
+    (GroupMetadataManager.throwIfRebalanceInProgress, classicGroupHeartbeatToConsumerGroup, since 4.3)."""
     has_share_records: bool
     """Share groups' records are read (KIP-932), whether there may be new ones or not."""
     has_streams_records: bool
@@ -322,6 +329,8 @@ SCALA = Policy(
     tombstones_end_pending_txn_offsets=False,
     revoked_partitions_are_described=False,
     misdirected_join_names_member=True,
+    downgrade_rebalances="never",
+    classic_members_follow="group",
     has_share_records=False,
     has_streams_records=False,
     has_static_streams_members=False,
@@ -418,6 +427,8 @@ JAVA = Policy(
     tombstones_end_pending_txn_offsets=True,
     revoked_partitions_are_described=False,
     misdirected_join_names_member=False,
+    downgrade_rebalances="never",
+    classic_members_follow="group",
     has_share_records=True,
     has_streams_records=False,
     has_static_streams_members=False,
@@ -445,6 +456,7 @@ JAVA = Policy(
 _JAVA_4_2 = replace(
     JAVA,
     revoking_step=0,
+    downgrade_rebalances="after another subscription",
     dropped_regex_moves_group=True,
     members_join_again=True,
     revoked_partitions_are_free=True,
@@ -465,6 +477,8 @@ _JAVA_4_2 = replace(
 _JAVA_4_3 = replace(
     _JAVA_4_2,
     first_epoch=1,
+    downgrade_rebalances="on an older target",
+    classic_members_follow="target",
     kept_partitions_commit_late=True,
     assignment_epochs_are_stored=True,
     commits_by_name_store_topic_ids=True,
