@@ -78,6 +78,11 @@ class Policy:
     answered once, a topic asked without partitions not at all."""
     commits_are_maps: bool
     """The same for OffsetCommit and OffsetDelete, which GroupCoordinator takes as maps by TopicPartition."""
+    commit_map_keys: str
+    """The class of the keys by whose hashes OffsetCommit and TxnOffsetCommit write the partitions of a request (`commit_order`): since
+    3.5 they have a topic id, which is zero. "": in the order of the request."""
+    small_commits_are_hashed: bool
+    """OffsetCommit of up to four partitions writes them in hash order, too (GroupCoordinatorAdapter.commitOffsets, since 3.5)."""
     missing_are_maps: bool
     """The partitions of an OffsetCommit or OffsetDelete that do not exist are a map as well: KafkaApis keeps their errors in one until
     3.4. Since 3.5 it adds them to the response one by one."""
@@ -292,6 +297,8 @@ SCALA = Policy(
     tombstones_are_awaited=False,
     answers_partitions_once=True,
     commits_are_maps=True,
+    commit_map_keys="TopicPartition",
+    small_commits_are_hashed=False,
     missing_are_maps=True,
     clean_up_removes_group=True,
     old_leave_returns_top_errors=False,
@@ -361,7 +368,7 @@ _JAVA_ERRORS = {
     **dict.fromkeys(_TOO_LARGE, Err.UNKNOWN_SERVER_ERROR),
 }
 
-_SCALA_3_5 = replace(SCALA, missing_are_maps=False)
+_SCALA_3_5 = replace(SCALA, missing_are_maps=False, commit_map_keys="TopicIdPartition", small_commits_are_hashed=True)
 _SCALA_3_7 = replace(_SCALA_3_5, nameless_protocol_is_null=True, old_leave_returns_top_errors=True)
 _SCALA_3_8 = replace(_SCALA_3_7, states_filter_folds_case=True, refused_commits_stay_pending=False)
 SCALA_SINCE = (((3, 8), _SCALA_3_8), ((3, 7), _SCALA_3_7), ((3, 5), _SCALA_3_5), ((3, 0), SCALA))
@@ -390,6 +397,8 @@ JAVA = Policy(
     tombstones_are_awaited=True,
     answers_partitions_once=False,
     commits_are_maps=False,
+    commit_map_keys="",
+    small_commits_are_hashed=False,
     missing_are_maps=False,
     clean_up_removes_group=False,
     old_leave_returns_top_errors=True,
