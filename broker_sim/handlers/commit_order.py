@@ -14,6 +14,7 @@ from typing import Protocol
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator.classic.vote import scala_mutable_order, scala_ordering, string_hash
 from broker_sim.coordinator.outcome import Offset
+from broker_sim.coordinator.policy import Policy
 
 _PIECE = 2000
 _IN_ORDER = 4
@@ -40,13 +41,14 @@ def in_map_order(
     offsets: list[Committed],
     refused: Iterable[tuple[str, int]],
     requested: Sequence[_Topic],
-    keys: str,
+    policy: Policy,
     *,
-    sorts_few: bool,
+    transactional: bool = False,
 ) -> Generator[None, None, list[Committed]]:
-    """``offsets`` in the order of the map, in pieces. ``refused``: partitions that are in it, too, but not written; ``requested``: the
-    topics of the request, in whose order partitions are put into the map; ``keys``: `Policy.commit_map_keys`; ``sorts_few``: whether up
-    to four partitions have the order of a mutable map."""
+    """``offsets`` in the order of the release's map, if it has one, in pieces. ``refused``: partitions that are in it, too, but not
+    written; ``requested``: the topics of the request, in whose order partitions are put into the map."""
+    if not policy.commit_map_keys:
+        return offsets
     pace = Pace(_PIECE)
     known = {(name, index): offset for name, index, offset in offsets}
     inside = {*known, *refused}
@@ -57,7 +59,7 @@ def in_map_order(
                 yield
             if (topic.name, part.partition_index) in inside:
                 placed[topic.name, part.partition_index] = None
-    more = _NO_TOPIC_ID if keys == "TopicIdPartition" else 0
+    more = _NO_TOPIC_ID if policy.commit_map_keys == "TopicIdPartition" else 0
 
     def hash_of(key: tuple[str, int]) -> int:
         topic, partition = key
@@ -68,5 +70,6 @@ def in_map_order(
     ):  # a map without the refused ones is a trie of its own, but stays one however few are left
         order = yield from scala_ordering([key for key in placed if key in known], hash_of)
     else:
-        order = scala_mutable_order(placed, hash_of) if sorts_few else list(placed)
+        is_hashed = transactional or policy.small_commits_are_hashed
+        order = scala_mutable_order(placed, hash_of) if is_hashed else list(placed)
     return [(*key, known[key]) for key in order if key in known]

@@ -120,11 +120,7 @@ def _commit(
         for name, index, offset in offsets:
             runtime.legacy_offsets[request.group_id, name, index] = offset
         return (yield from response(Err.NONE))
-    if policy.commit_map_keys:
-        sorts_few = policy.small_commits_are_hashed
-        offsets = yield from in_map_order(
-            offsets, too_long, requested_topics, policy.commit_map_keys, sorts_few=sorts_few
-        )
+    offsets = yield from in_map_order(offsets, too_long, requested_topics, policy)
     command = _command(request, ctx.api_version, offsets, too_long)
     if len(offsets) > _PIECE:
         value_version = policy.commit_value_version

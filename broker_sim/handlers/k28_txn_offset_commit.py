@@ -63,13 +63,12 @@ def _commit(
     if policy.commits_are_maps:
         request = yield from as_a_map(request, None if policy.missing_are_maps else ctx.broker.state)
     offsets = yield from _sorted_out(ctx, request, errors)
-    if policy.commit_map_keys:
-        refused = [
-            (request.topics[t].name, request.topics[t].partitions[p].partition_index)
-            for (t, p), error in errors.items()
-            if error is Err.OFFSET_METADATA_TOO_LARGE
-        ]
-        offsets = yield from in_map_order(offsets, refused, requested, policy.commit_map_keys, sorts_few=True)
+    too_long = [
+        (request.topics[t].name, request.topics[t].partitions[p].partition_index)
+        for (t, p), error in errors.items()
+        if error is Err.OFFSET_METADATA_TOO_LARGE
+    ]
+    offsets = yield from in_map_order(offsets, too_long, requested, policy, transactional=True)
     if not offsets and Err.OFFSET_METADATA_TOO_LARGE not in errors.values():
         return (yield from _response(request, errors, NO_ERROR))
     shard = find_shard(ctx, request.group_id)

@@ -43,7 +43,7 @@ MODULES = {
     "test_produce": "Produce",
     "test_list_offsets": "ListOffsets",
     "test_offsets_log": "Records of `__consumer_offsets`",
-    "test_offsets_log_batches": "Batches of committed offsets",
+    "test_offsets_log_batches": "Batches of committed offsets, records of share groups",
     "test_load": "Loading `__consumer_offsets`",
     "test_expiry": "Expiry",
     "test_topic_ids": "Offsets by topic ids",

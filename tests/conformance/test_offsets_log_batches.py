@@ -1,4 +1,5 @@
-"""The batches that commits of several partitions leave in __consumer_offsets: order, sequence, versions of values."""
+"""The batches that commits of several partitions leave in __consumer_offsets: order, sequence, versions of values; and records of share
+groups."""
 
 from __future__ import annotations
 
@@ -18,10 +19,12 @@ from kafka_wire.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from kafka_wire.offsets_log import decode_key
+from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
+from kafka_wire.offsets_log import decode_key, decode_value
 from kafka_wire.record_batch import batches, records
 from tests.conformance.driver import Kafka, Partition
 from tests.conformance.logs import OFFSETS, fetch_all, offsets_partition
+from tests.conformance.test_share_groups import ANN, BOB, Shares
 from tests.conformance.transactional import Producer
 
 pytestmark = [pytest.mark.generations("3.4", "3.9", "4.0", "4.1", "4.4"), pytest.mark.profile("transactions")]
@@ -131,3 +134,49 @@ async def test_s3_2_batch_of_a_commit_in_a_transaction(kafka: Kafka, wanted: lis
     [found] = await written(kafka)
     await producer.end()
     order_of(kafka, asked, found, at_once=True)
+
+
+@pytest.mark.generations("4.1", "4.4")
+@pytest.mark.profile("share")
+async def test_s17_records_of_a_member_that_comes_to_read_nothing_and_of_a_deleted_group(kafka: Kafka) -> None:
+    """Its target keeps the topic, without partitions, since 4.2. Once the states of a deleted group are deleted its tombstones come."""
+    shares = await Shares(kafka).begin()
+    await shares.join(ANN)
+    epoch = await shares.join(BOB)
+    await shares.beat(BOB, epoch, "nowhere", record=False)
+    for member in (BOB, ANN):
+        assert (await shares.beat(member, -1, record=False)).error_code == Err.NONE
+    assert (await kafka.ask(DeleteGroupsRequest([kafka.group]), 2)).results[0].error_code == Err.NONE
+    found = await of_share_group(kafka, shares)
+    assert found[-3:] == [(kind, None) for kind in (11, 12, 15)]
+    first: tuple[int, Any] = (15, [[], [], [shares.topic]]) if shares.old else (13, [["shared", []]])
+    noted = found[found.index(first) :]  # which batches there were before is chance
+    kafka.recording.note("log", [list(row) for row in noted])
+
+
+async def of_share_group(kafka: Kafka, shares: Shares) -> list[tuple[int, Any]]:
+    """The group's records, in each batch by type: types, and the partitions or topics in them."""
+
+    def shown(kind: int, value: Any) -> Any:
+        if value is None:
+            return None
+        if kind == 13:
+            return [
+                ["shared" if row.topic_id == shares.topic_id else "?", list(row.partitions)]
+                for row in value.topic_partitions
+            ]
+        if kind == 15:
+            listed = (value.initializing_topics, value.initialized_topics, value.deleting_topics)
+            return [[row.topic_name for row in rows] for rows in listed]
+        return ""
+
+    raw = await fetch_all(kafka.watch, OFFSETS, offsets_partition(kafka.group, 4))
+    found: list[tuple[int, Any]] = []
+    for position, header in batches(raw):
+        rows: list[tuple[int, Any]] = []
+        for record in records(raw, position, header):
+            kind, key = decode_key(record.key or b"")
+            if getattr(key, "group_id", None) == kafka.group:
+                rows.append((kind, shown(kind, decode_value(kind, record.value))))
+        found += sorted(rows, key=repr)
+    return found

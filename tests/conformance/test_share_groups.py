@@ -37,10 +37,9 @@ from kafka_wire.messages.k92_delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequestTopic,
 )
-from kafka_wire.offsets_log import decode_key, decode_value
 from kafka_wire.record_batch import Record, batches, encode_batch, records
 from tests.conformance.driver import Kafka, clock_s, listed
-from tests.conformance.logs import OFFSETS, fetch_all, offsets_partition, produce
+from tests.conformance.logs import fetch_all, produce
 from tests.support.wire import DEADLINE_S, Wire
 
 pytestmark = [pytest.mark.generations("4.1", "4.4"), pytest.mark.profile("share")]
@@ -565,47 +564,3 @@ async def test_s16_partitions_that_a_topic_is_given_later(kafka: Kafka) -> None:
     [topic] = (await kafka.ask(asked, 0)).groups[0].topics
     offsets = {row.partition_index: row.start_offset for row in topic.partitions}
     assert offsets == {0: -1, 1: -1 if shares.old else 0}
-
-
-async def test_s17_records_of_a_member_that_comes_to_read_nothing_and_of_a_deleted_group(kafka: Kafka) -> None:
-    """Its target keeps the topic, without partitions, since 4.2. Once the states of a deleted group are deleted its tombstones come."""
-    shares = await Shares(kafka).begin()
-    await shares.join(ANN)
-    epoch = await shares.join(BOB)
-    await shares.beat(BOB, epoch, "nowhere", record=False)
-    for member in (BOB, ANN):
-        assert (await shares.beat(member, -1, record=False)).error_code == Err.NONE
-    assert (await kafka.ask(DeleteGroupsRequest([kafka.group]), 2)).results[0].error_code == Err.NONE
-    found = await written(kafka, shares)
-    assert found[-3:] == [(kind, None) for kind in (11, 12, 15)]
-    first: tuple[int, Any] = (15, [[], [], [shares.topic]]) if shares.old else (13, [["shared", []]])
-    noted = found[found.index(first) :]  # which batches there were before is chance
-    kafka.recording.note("log", [list(row) for row in noted])
-
-
-async def written(kafka: Kafka, shares: Shares) -> list[tuple[int, Any]]:
-    """The group's records, in each batch by type: types, and the partitions or topics in them."""
-
-    def shown(kind: int, value: Any) -> Any:
-        if value is None:
-            return None
-        if kind == 13:
-            return [
-                ["shared" if row.topic_id == shares.topic_id else "?", list(row.partitions)]
-                for row in value.topic_partitions
-            ]
-        if kind == 15:
-            listed = (value.initializing_topics, value.initialized_topics, value.deleting_topics)
-            return [[row.topic_name for row in rows] for rows in listed]
-        return ""
-
-    raw = await fetch_all(kafka.watch, OFFSETS, offsets_partition(kafka.group, 4))
-    found: list[tuple[int, Any]] = []
-    for position, header in batches(raw):
-        rows: list[tuple[int, Any]] = []
-        for record in records(raw, position, header):
-            kind, key = decode_key(record.key or b"")
-            if getattr(key, "group_id", None) == kafka.group:
-                rows.append((kind, shown(kind, decode_value(kind, record.value))))
-        found += sorted(rows, key=repr)
-    return found
