@@ -35,7 +35,7 @@ def note_subscription_type(changes: Changes) -> None:
     unless the request itself moves the group or finds changed topics (GroupMetadataManager.updateSubscriptionMetadata)."""
     latest = changes.group.latest
     if latest.group_epoch > latest.target_epoch:
-        changes.is_homogeneous = latest.is_homogeneous
+        changes.is_homogeneous = latest.was_homogeneous
 
 
 def move_group(shard: ShardState, changes: Changes) -> None:
