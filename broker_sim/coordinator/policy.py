@@ -563,6 +563,8 @@ class StreamsSettings:
     standby_replicas: int = 0
     max_size: int = 2**31 - 1
     rack_aware_tags: tuple[str, ...] = ()
+    task_offset_interval_ms: int = 60_000
+    acceptable_recovery_lag: int = 10_000
 
 
 @dataclass(frozen=True, slots=True)
