@@ -97,6 +97,7 @@ group.share.min.session.timeout.ms int 45000 >=1 since=4.1
 group.share.partition.max.record.locks int 2000 100..10000 since=4.1
 group.share.record.lock.duration.ms int 30000 1000..3600000 since=4.1
 group.share.session.timeout.ms int 45000 >=1 since=4.1
+group.streams.acceptable.recovery.lag long 10000 >=0 internal since=4.4
 group.streams.assignment.interval.ms int 1000 >=0 dynamic since=4.3
 group.streams.assignors list sticky since=4.4
 group.streams.heartbeat.interval.ms int 5000 >=1 since=4.1
@@ -106,12 +107,16 @@ group.streams.max.heartbeat.interval.ms int 15000 >=1 since=4.1
 group.streams.max.session.timeout.ms int 60000 >=1 since=4.1
 group.streams.max.size int 2147483647 >=1 since=4.1
 group.streams.max.standby.replicas int 2 >=0 since=4.1
+group.streams.max.warmup.replicas int 20 >=0 internal since=4.4
 group.streams.min.assignment.interval.ms int 0 >=0 since=4.3
 group.streams.min.heartbeat.interval.ms int 5000 >=1 since=4.1
 group.streams.min.session.timeout.ms int 45000 >=1 since=4.1
+group.streams.min.task.offset.interval.ms int 15000 >=1 internal since=4.4
 group.streams.num.standby.replicas int 0 >=0 since=4.1
+group.streams.num.warmup.replicas int 2 >=0 internal since=4.4
 group.streams.rack.aware.assignment.tags list "" since=4.4
 group.streams.session.timeout.ms int 45000 >=1 since=4.1
+group.streams.task.offset.interval.ms int 60000 >=1 internal since=4.4
 group.streams.topology.description.plugin.class class - since=4.4
 initial.broker.registration.timeout.ms int 60000
 inter.broker.listener.name string -
@@ -307,8 +312,7 @@ delegation.token.expiry.time.ms delegation.token.master.key delegation.token.max
 follower.fetch.last.tiered.offset.enable group.consumer.assignor.offload.enable
 group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes group.share.assignor.offload.enable
 group.share.dlq.manager.class.name group.share.enable group.share.initialize.retry.interval.ms group.share.persister.class.name
-group.streams.acceptable.recovery.lag group.streams.assignor.offload.enable group.streams.max.warmup.replicas
-group.streams.min.task.offset.interval.ms group.streams.num.warmup.replicas group.streams.task.offset.interval.ms
+group.streams.assignor.offload.enable
 internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
 internal.metadata.max.fetch.size.in.bytes kafka.metrics.polling.interval.secs kafka.metrics.reporters metadata.log.dir
 metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
@@ -413,6 +417,7 @@ DOCS = {
     "group.share.partition.max.record.locks": "The most records of a partition that a share group has in flight.",
     "group.share.record.lock.duration.ms": "How long a member of a share group may keep a record without acknowledging it.",
     "group.share.session.timeout.ms": "How long a member of a share group may send no heartbeat.",
+    "group.streams.acceptable.recovery.lag": "The lag up to which members of streams groups count as caught up.",
     "group.streams.assignment.interval.ms": "The shortest time between two assignments of a streams group.",
     "group.streams.heartbeat.interval.ms": "The heartbeat interval that members of streams groups are given.",
     "group.streams.initial.rebalance.delay.ms": "How long the first assignment of an empty streams group waits for more members.",
@@ -421,12 +426,15 @@ DOCS = {
     "group.streams.max.session.timeout.ms": "The longest streams.session.timeout.ms of a group.",
     "group.streams.max.size": "The most members of a streams group.",
     "group.streams.max.standby.replicas": "The most standby replicas of a streams group.",
+    "group.streams.max.warmup.replicas": "The greatest streams.num.warmup.replicas of a group.",
     "group.streams.min.assignment.interval.ms": "The shortest streams.assignment.interval.ms of a group.",
     "group.streams.min.heartbeat.interval.ms": "The shortest streams.heartbeat.interval.ms of a group.",
     "group.streams.min.session.timeout.ms": "The shortest streams.session.timeout.ms of a group.",
+    "group.streams.min.task.offset.interval.ms": "The shortest streams.task.offset.interval.ms of a group.",
     "group.streams.num.standby.replicas": "Standby replicas of each stateful task in streams groups.",
     "group.streams.rack.aware.assignment.tags": "Tags of the clients by which standby replicas are spread.",
     "group.streams.session.timeout.ms": "How long a member of a streams group may send no heartbeat.",
+    "group.streams.task.offset.interval.ms": "How often members of streams groups are asked for changelog offsets.",
     "leader.imbalance.check.interval.seconds": "Pause between two looks for preferred replicas that do not lead.",
     "log.cleaner.backoff.ms": "Pause between two looks for logs to compact.",
     "log.cleaner.delete.retention.ms": "How long compaction keeps a tombstone.",

@@ -78,6 +78,11 @@ class Policy:
     answered once, a topic asked without partitions not at all."""
     commits_are_maps: bool
     """The same for OffsetCommit and OffsetDelete, which GroupCoordinator takes as maps by TopicPartition."""
+    commit_map_keys: str
+    """The class of the keys by whose hashes OffsetCommit and TxnOffsetCommit write the partitions of a request (`commit_order`): since
+    3.5 they have a topic id, which is zero. "": in the order of the request."""
+    small_commits_are_hashed: bool
+    """OffsetCommit of up to four partitions writes them in hash order, too (GroupCoordinatorAdapter.commitOffsets, since 3.5)."""
     missing_are_maps: bool
     """The partitions of an OffsetCommit or OffsetDelete that do not exist are a map as well: KafkaApis keeps their errors in one until
     3.4. Since 3.5 it adds them to the response one by one."""
@@ -195,6 +200,13 @@ class Policy:
     misdirected_join_names_member: bool
     """A JoinGroup for a group of another broker, or of one that is loaded, is answered with the member id of the request
     (GroupCoordinator.handleJoinGroup; GroupCoordinatorService.joinGroup sets the error alone)."""
+    downgrade_rebalances: str
+    """When the classic group begins with a rebalance that a consumer group becomes as a classic member takes the place of its last
+    member of the consumer protocol: "never", as the member's target is computed first; "after another subscription"; or "on an older
+    target" than the group's epoch (GroupMetadataManager.classicGroupJoinToConsumerGroup of 4.1, of 4.2, and since 4.3)."""
+    classic_members_follow: str
+    """The epoch that makes a classic member of a consumer group rejoin: the "group"'s, or the "target"'s, which may be computed later
+    (GroupMetadataManager.throwIfRebalanceInProgress, classicGroupHeartbeatToConsumerGroup, since 4.3)."""
     has_share_records: bool
     """Share groups' records are read (KIP-932), whether there may be new ones or not."""
     has_streams_records: bool
@@ -285,6 +297,8 @@ SCALA = Policy(
     tombstones_are_awaited=False,
     answers_partitions_once=True,
     commits_are_maps=True,
+    commit_map_keys="TopicPartition",
+    small_commits_are_hashed=False,
     missing_are_maps=True,
     clean_up_removes_group=True,
     old_leave_returns_top_errors=False,
@@ -322,6 +336,8 @@ SCALA = Policy(
     tombstones_end_pending_txn_offsets=False,
     revoked_partitions_are_described=False,
     misdirected_join_names_member=True,
+    downgrade_rebalances="never",
+    classic_members_follow="group",
     has_share_records=False,
     has_streams_records=False,
     has_static_streams_members=False,
@@ -352,7 +368,7 @@ _JAVA_ERRORS = {
     **dict.fromkeys(_TOO_LARGE, Err.UNKNOWN_SERVER_ERROR),
 }
 
-_SCALA_3_5 = replace(SCALA, missing_are_maps=False)
+_SCALA_3_5 = replace(SCALA, missing_are_maps=False, commit_map_keys="TopicIdPartition", small_commits_are_hashed=True)
 _SCALA_3_7 = replace(_SCALA_3_5, nameless_protocol_is_null=True, old_leave_returns_top_errors=True)
 _SCALA_3_8 = replace(_SCALA_3_7, states_filter_folds_case=True, refused_commits_stay_pending=False)
 SCALA_SINCE = (((3, 8), _SCALA_3_8), ((3, 7), _SCALA_3_7), ((3, 5), _SCALA_3_5), ((3, 0), SCALA))
@@ -381,6 +397,8 @@ JAVA = Policy(
     tombstones_are_awaited=True,
     answers_partitions_once=False,
     commits_are_maps=False,
+    commit_map_keys="",
+    small_commits_are_hashed=False,
     missing_are_maps=False,
     clean_up_removes_group=False,
     old_leave_returns_top_errors=True,
@@ -418,6 +436,8 @@ JAVA = Policy(
     tombstones_end_pending_txn_offsets=True,
     revoked_partitions_are_described=False,
     misdirected_join_names_member=False,
+    downgrade_rebalances="never",
+    classic_members_follow="group",
     has_share_records=True,
     has_streams_records=False,
     has_static_streams_members=False,
@@ -445,6 +465,7 @@ JAVA = Policy(
 _JAVA_4_2 = replace(
     JAVA,
     revoking_step=0,
+    downgrade_rebalances="after another subscription",
     dropped_regex_moves_group=True,
     members_join_again=True,
     revoked_partitions_are_free=True,
@@ -465,6 +486,8 @@ _JAVA_4_2 = replace(
 _JAVA_4_3 = replace(
     _JAVA_4_2,
     first_epoch=1,
+    downgrade_rebalances="on an older target",
+    classic_members_follow="target",
     kept_partitions_commit_late=True,
     assignment_epochs_are_stored=True,
     commits_by_name_store_topic_ids=True,
@@ -540,6 +563,8 @@ class StreamsSettings:
     standby_replicas: int = 0
     max_size: int = 2**31 - 1
     rack_aware_tags: tuple[str, ...] = ()
+    task_offset_interval_ms: int = 60_000
+    acceptable_recovery_lag: int = 10_000
 
 
 @dataclass(frozen=True, slots=True)

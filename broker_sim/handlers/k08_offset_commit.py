@@ -17,6 +17,7 @@ from broker_sim.common.slices import Pace, at_once, listed
 from broker_sim.coordinator.outcome import CommitOffsets, Offset
 from broker_sim.coordinator.records import OffsetRecord
 from broker_sim.coordinator.records import encode as encode_record
+from broker_sim.handlers.commit_order import in_map_order
 from broker_sim.handlers.context import DEFERRED, LARGE, ConnectionLike, Deferred, FastHandler, RequestContext
 from broker_sim.handlers.groups import find_shard, merged, waits_for_timers
 from broker_sim.handlers.traits import ErrorTraits, PartialErrors
@@ -76,8 +77,9 @@ def _commit(
     if ctx.api_version >= _BY_ID:
         request = yield from _naming(request, ctx.broker.state)
     stores_ids = ctx.api_version >= _BY_ID or runtime.settings.policy.commits_by_name_store_topic_ids
-    if runtime.settings.policy.commits_are_maps:
-        request = yield from as_a_map(request, None if runtime.settings.policy.missing_are_maps else ctx.broker.state)
+    policy, requested_topics = runtime.settings.policy, request.topics
+    if policy.commits_are_maps:
+        request = yield from as_a_map(request, None if policy.missing_are_maps else ctx.broker.state)
     pace = Pace(_PIECE)
     for t, requested in enumerate(request.topics):
         if pace.full():
@@ -118,9 +120,10 @@ def _commit(
         for name, index, offset in offsets:
             runtime.legacy_offsets[request.group_id, name, index] = offset
         return (yield from response(Err.NONE))
+    offsets = yield from in_map_order(offsets, too_long, requested_topics, policy)
     command = _command(request, ctx.api_version, offsets, too_long)
     if len(offsets) > _PIECE:
-        value_version = runtime.settings.policy.commit_value_version
+        value_version = policy.commit_value_version
         records = (OffsetRecord(request.group_id, *offset) for offset in offsets)
         command.encoded = yield from listed((encode_record(record, value_version) for record in records), _PIECE // 4)
     shard = find_shard(ctx, request.group_id, empty_id_is_legal=True)

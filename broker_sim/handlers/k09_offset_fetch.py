@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator import queries
-from broker_sim.coordinator.classic.vote import scala_mutable_order
+from broker_sim.coordinator.classic.vote import scala_mutable_order, string_hash
 from broker_sim.coordinator.offsets import uncommitted_offsets, unstable_offsets
 from broker_sim.coordinator.outcome import Offset, StableFetch
 from broker_sim.coordinator.shard import Shard
@@ -93,7 +93,7 @@ def _each_group_once(request: OffsetFetchRequest) -> tuple[OffsetFetchRequest, d
     }
     in_order = [
         replace(last[group_id], topics=None) if of_all[group_id] else last[group_id]
-        for group_id in scala_mutable_order(last)
+        for group_id in scala_mutable_order(last, string_hash)
     ]
     return OffsetFetchRequest(groups=in_order, require_stable=request.require_stable), fallen
 

@@ -12,6 +12,7 @@ from collections.abc import Generator, Mapping
 
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator.outcome import BatchProducer, CommitOffsets, Offset
+from broker_sim.handlers.commit_order import in_map_order
 from broker_sim.handlers.context import Deferred, RequestContext
 from broker_sim.handlers.groups import find_shard, merged
 from broker_sim.handlers.in_transaction import ABORTABLE, ADDS, OLD, Place, ask
@@ -58,9 +59,16 @@ def _commit(
 ) -> Generator[None, None, TxnOffsetCommitResponse | Deferred | None]:
     errors: _Errors = {}
     policy = ctx.broker.runtime.settings.policy
+    requested = request.topics
     if policy.commits_are_maps:
         request = yield from as_a_map(request, None if policy.missing_are_maps else ctx.broker.state)
     offsets = yield from _sorted_out(ctx, request, errors)
+    too_long = [
+        (request.topics[t].name, request.topics[t].partitions[p].partition_index)
+        for (t, p), error in errors.items()
+        if error is Err.OFFSET_METADATA_TOO_LARGE
+    ]
+    offsets = yield from in_map_order(offsets, too_long, requested, policy, transactional=True)
     if not offsets and Err.OFFSET_METADATA_TOO_LARGE not in errors.values():
         return (yield from _response(request, errors, NO_ERROR))
     shard = find_shard(ctx, request.group_id)

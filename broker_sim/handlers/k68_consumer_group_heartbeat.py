@@ -92,7 +92,7 @@ def _prepare(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Aga
     client, group_id, member_id = ctx.client, request.group_id, request.member_id
 
     def handle_again(ctx: RequestContext, epoch: int) -> None:
-        again = _with_epoch(request, epoch)
+        ctx.request = again = _with_epoch(request, epoch)
         if epoch > 0:
             runtime.submit(shard, ctx, again, repeatable(ctx, shard, again))
             return

@@ -42,6 +42,7 @@ class Entity(enum.IntEnum):
 
 
 _INT, _STRING, _LIST, _BOOL = ConfigType.INT, ConfigType.STRING, ConfigType.LIST, ConfigType.BOOL
+_LONG = ConfigType.LONG
 
 _GROUP = {
     definition.name: definition
@@ -70,6 +71,9 @@ _GROUP = {
         Setting("consumer.assignor.offload.enable", _BOOL, "true", internal=True),
         Setting("share.assignor.offload.enable", _BOOL, "true", internal=True),
         Setting("streams.assignor.offload.enable", _BOOL, "true", internal=True),
+        Setting("streams.task.offset.interval.ms", _INT, "60000", minimum=1, internal=True),
+        Setting("streams.num.warmup.replicas", _INT, "2", minimum=0, internal=True),
+        Setting("streams.acceptable.recovery.lag", _LONG, "10000", minimum=0, internal=True),
     )
 }
 _SINCE = {
@@ -82,6 +86,7 @@ _SINCE = {
         *("streams.assignor.name", "streams.rack.aware.assignment.tags"),
         *("errors.deadletterqueue.topic.name", "errors.deadletterqueue.copy.record.enable"),
         *("consumer.assignor.offload.enable", "share.assignor.offload.enable", "streams.assignor.offload.enable"),
+        *("streams.task.offset.interval.ms", "streams.num.warmup.replicas", "streams.acceptable.recovery.lag"),
     ),
 }
 """Settings that groups did not have from the beginning: by the release with which they came."""
@@ -97,6 +102,7 @@ _CLIENT_METRICS = {
     )
 }
 
+_UNBOUNDED = 2**31 - 1
 _SESSION, _HEARTBEAT, _ASSIGNMENT = (45000, 60000), (5000, 15000), (0, 15000)
 _BOUNDS: dict[str, tuple[int, int]] = {
     "consumer.heartbeat.interval.ms": _HEARTBEAT,
@@ -112,6 +118,8 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "streams.session.timeout.ms": _SESSION,
     "streams.num.standby.replicas": (0, 2),
     "streams.assignment.interval.ms": _ASSIGNMENT,
+    "streams.task.offset.interval.ms": (15000, _UNBOUNDED),
+    "streams.num.warmup.replicas": (0, 20),
 }
 """What brokers allow by default, in the order in which it is looked at."""
 
@@ -279,11 +287,11 @@ def _check_group(config: BrokerConfig, own: Mapping[str, str]) -> None:
         least, low = _bound(config, name, "min", low)
         most, high = _bound(config, name, "max", high)
         if config.release >= (4, 4) and not low <= value(name) <= high:
-            bounds = (
-                f"less than or equal to {high}"
-                if low == 0 and "standby" in name
-                else f"in the range {low} to {high} inclusive."
-            )
+            bounds = f"in the range {low} to {high} inclusive."
+            if high == _UNBOUNDED:
+                bounds = f"greater than or equal to {low}"
+            elif name.endswith("replicas"):
+                bounds = f"less than or equal to {high}"
             raise KafkaError(Err.INVALID_CONFIG, f"{name} must be {bounds}")
         if value(name) < low:
             raise KafkaError(Err.INVALID_CONFIG, f"{name} must be greater than or equal to {least}")

@@ -64,6 +64,8 @@ _GROUP_CONFIGS = {
     "streams.initial.rebalance.delay.ms": "streams initial_rebalance_delay_ms",
     "streams.num.standby.replicas": "streams standby_replicas",
     "streams.rack.aware.assignment.tags": "streams rack_aware_tags",
+    "streams.task.offset.interval.ms": "streams task_offset_interval_ms",
+    "streams.acceptable.recovery.lag": "streams acceptable_recovery_lag",
 }
 """Settings of a group by Kafka's names -> those of `ConsumerSettings`, with ``share`` before them of `ShareSettings`, and with
 ``streams`` of `StreamsSettings`."""
@@ -365,5 +367,13 @@ def _streams_settings(config: BrokerConfig) -> StreamsSettings:
         max_size=config.int("group.streams.max.size"),
         rack_aware_tags=(
             tuple(config.list("group.streams.rack.aware.assignment.tags")) if config.release >= (4, 4) else ()
+        ),
+        **(
+            {
+                "task_offset_interval_ms": config.int("group.streams.task.offset.interval.ms"),
+                "acceptable_recovery_lag": config.int("group.streams.acceptable.recovery.lag"),
+            }
+            if config.release >= (4, 4)
+            else {}
         ),
     )

@@ -129,8 +129,8 @@ ROOMS = (
 )
 COMPUTED = re.compile(
     r"group\.(consumer|share|streams)\.(min\.|max\.|num\.)?"
-    r"(session\.timeout\.ms|heartbeat\.interval\.ms|assignment\.interval\.ms|size|delivery\.count\.limit|standby\.replicas|"
-    r"record\.lock\.duration\.ms|partition\.max\.record\.locks)|group\.share\.partition\.max\.record\.locks|"
+    r"(session\.timeout\.ms|heartbeat\.interval\.ms|assignment\.interval\.ms|size|delivery\.count\.limit|(standby|warmup)\.replicas|"
+    r"task\.offset\.interval\.ms|record\.lock\.duration\.ms|partition\.max\.record\.locks)|group\.share\.partition\.max\.record\.locks|"
     r"(offsets\.topic|transaction\.state\.log|share\.coordinator\.state\.topic)\."
     r"(num\.partitions|replication\.factor|segment\.bytes|min\.isr)"
 )
@@ -143,6 +143,7 @@ SHOWN_ALONE = {
     # a synonym in the table of units, a default of groups', names that are only refused
     "compression.type",
     "group.streams.assignors",
+    "group.streams.num.warmup.replicas",
     "log.flush.interval.ms",
     "log.flush.scheduler.interval.ms",
     "log.local.retention.bytes",

@@ -62,7 +62,7 @@ class RecordedWire(Wire):
 
 
 class Kafka:
-    """One target as one test sees it. `old`: the Scala coordinator (3.4), else the Java one (4.1).
+    """One target as one test sees it. `old`: the Scala coordinator (3.x), else the Java one (4.x).
 
     `group` is a group id that no other test uses; `name(suffix)` gives further unique ones (group, topic, instance).
     `brokers` maps node id -> "host:port". Topics t0 and t1 (3 partitions each) exist; nobody writes to them.
@@ -71,7 +71,7 @@ class Kafka:
     def __init__(self, generation: str, kind: str, brokers: Mapping[int, str], group: str) -> None:
         self.generation = generation
         self.kind = kind
-        self.old = generation == "3.4"
+        self.old = generation.startswith("3.")
         self.brokers = dict(brokers)
         self.group = group
         ports = {int(address.rpartition(":")[2]): node_id for node_id, address in brokers.items()}

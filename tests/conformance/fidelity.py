@@ -43,6 +43,7 @@ MODULES = {
     "test_produce": "Produce",
     "test_list_offsets": "ListOffsets",
     "test_offsets_log": "Records of `__consumer_offsets`",
+    "test_offsets_log_batches": "Batches of committed offsets, records of share groups",
     "test_load": "Loading `__consumer_offsets`",
     "test_expiry": "Expiry",
     "test_topic_ids": "Offsets by topic ids",
@@ -63,10 +64,11 @@ For users who need to know which behaviours equal those of a real broker. Genera
 edit.
 
 Each row is a behaviour that `tests/conformance` asserts on the wire. The same code runs against the simulator and against a real
-broker: 3.4 with the Scala coordinator, 4.1 with the Java coordinator, and 4.4 if that release changed the behaviour ("-": not tested on
-this release). The brokers: {versions}. Every response of a test is also compared, field by field, with the response of the real broker
-(recorded in `tests/conformance/truth/`); only ids, times and ports are normalised. The number of a row is that of the behaviour in
-the list from which these tests were written, `s2.6` a section of that list; "cases" is the number of variants that are tested.
+broker: 3.4 with the Scala coordinator, 4.1 with the Java coordinator, and 3.9, 4.0 or 4.4 if that release changed the behaviour ("-":
+not tested on this release). The brokers: {versions}.
+Every response of a test is also compared, field by field, with the response of the real broker (recorded in
+`tests/conformance/truth/`); only ids, times and ports are normalised. The number of a row is that of the behaviour in the list from
+which these tests were written, `s2.6` a section of that list; "cases" is the number of variants that are tested.
 
 - **equal**: the assertions hold and no field differs.
 - **different**: a known difference; its reason is in the next section.

@@ -31,7 +31,7 @@ from tests.support.real_kafka import Node, RealKafka
 from tests.support.wire import Wire
 
 GENERATIONS = {"3.4": "3.4.0", "4.1": "4.1.0"}
-RELEASES = {**GENERATIONS, "4.4": "4.4.0"}
+RELEASES = {"3.4": "3.4.0", "3.9": "3.9.1", "4.0": "4.0.0", "4.1": "4.1.0", "4.4": "4.4.0"}
 """The brokers that a test may name with the mark `generations`; without it the two are meant."""
 TOPICS = {"t0": 3, "t1": 3}
 OFFSETS_PARTITIONS = 4

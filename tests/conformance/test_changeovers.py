@@ -331,3 +331,44 @@ async def test_x14_up_where_a_consumer_group_would_be_too_large(kafka: Kafka) ->
     await first.leave()
     await members.described()
     await written(members)
+
+
+@pytest.mark.parametrize("reads", [["t0"], ["t1"]], ids=["the same topic", "another topic"])
+@pytest.mark.parametrize("protocol", ["range", ""], ids=["range", "a protocol without a name"])
+async def test_x15_down_as_a_classic_member_replaces_the_last_consumer(
+    kafka: Kafka, reads: list[str], protocol: str
+) -> None:
+    """With another subscription 4.2 and later rebalance the classic group instead of computing an assignment."""
+    members = await Consumers(kafka).at_once()
+    await members.join("N", instance_id="i9", subscribed_topic_names=["t0"])
+    back = await kafka.member("back", instance="i9", protocols=[(protocol, owning(reads))])
+    answer = await back.try_join()
+    assert answer.error_code == Err.NONE
+    assert answer.protocol_name == (protocol or None)
+    members.call(answer.member_id, "the one that came back")
+    await kafka.describe()
+    await back.heartbeat()
+    await back.sync()
+    await back.try_join()
+    await kafka.describe()
+    await written(members)
+
+
+async def test_x16_down_where_no_protocol_is_common(kafka: Kafka) -> None:
+    """A name that a member has twice counts twice: the vote of the classic group throws, and so fails what would make it one."""
+    members = await Consumers(kafka).at_once()
+    epoch = await members.join("N", instance_id="i9")
+    twice = [("range", owning(["t0"])), ("range", owning(["t0"]))]
+    back = await kafka.member("back", instance="i9", protocols=twice)
+    assert (await back.try_join()).error_code == Err.UNKNOWN_SERVER_ERROR
+    second = await kafka.member("second", instance="i8", protocols=twice)
+    answer = await second.try_join()
+    assert answer.error_code == Err.NONE
+    members.call(answer.member_id, "the second")
+    assert await members.refused("N", -1, instance_id="i9") is Err.UNKNOWN_SERVER_ERROR
+    assert (await kafka.ask(LeaveGroupRequest(kafka.group, members=[MemberIdentity("N", "i9")]), 5)).error_code == -1
+    assert await members.refused("N", epoch, instance_id="i9") is Err.NONE
+    await members.described()
+    await members.beat("N", -1, instance_id="i9")
+    await members.described()
+    await written(members)

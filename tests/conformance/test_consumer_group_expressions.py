@@ -165,3 +165,40 @@ async def test_c30_a_member_without_topics_gets_an_expression(kafka: Kafka) -> N
     await members.beat("A", epoch, subscribed_topic_regex="nothing.*")
     await resolved(members)
     await log_noted(members)
+
+
+async def test_c31_an_expression_is_replaced_after_another_member_has_left(kafka: Kafka) -> None:
+    """The one that left is no change of topics: the epoch stays."""
+    members, epoch = await subscribed(kafka, "t[01]")
+    await members.join("B", subscribed_topic_names=["t1"])
+    await members.beat("B", -1)
+    before = (await members.seen()).group_epoch
+    await members.beat("A", epoch, subscribed_topic_regex="nothing.*")
+    await noted(members)
+    assert (await members.seen()).group_epoch == before
+
+
+@pytest.mark.parametrize("assignor", ["range", "uniform"])
+async def test_c32_a_member_without_topics_joins_behind_an_expression_that_was_resolved(
+    kafka: Kafka, assignor: str
+) -> None:
+    """Its heartbeat moves nothing, so that the target counts with the subscription type of the one member before."""
+    members = await Consumers(kafka).at_once()
+    await members.join("B", **by("t0"), server_assignor=assignor)
+    await resolved(members)
+    await members.join("A", subscribed_topic_names=[])
+    await noted(members)
+    await log_noted(members)
+
+
+async def test_c33_a_member_with_an_expression_joins_after_one_with_an_expression_has_left(kafka: Kafka) -> None:
+    """As a member leaves, the topics of its expression still count, so that the group is one of different subscriptions."""
+    members = await Consumers(kafka).at_once()
+    await members.join("A", subscribed_topic_names=["t0"])
+    epoch = await members.join("B", **by("t1"))
+    await resolved(members)
+    await members.beat("B", epoch)
+    await members.beat("B", -1)
+    await members.join("C", **by("t1"))
+    await noted(members)
+    await log_noted(members)

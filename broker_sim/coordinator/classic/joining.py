@@ -49,6 +49,7 @@ def join(
     if group is None:
         if member_id != NO_MEMBER:
             shard.reply(token, join_error(client.api_version, Err.UNKNOWN_MEMBER_ID, member_id))
+            _forget_emptied(shard, replaces)
             return
         group = ClassicGroup(request.group_id, state_ts_ms=shard.now_ms)
         group_is_new = True
@@ -86,6 +87,14 @@ def join(
         shard.write(NewGroupWrite(group.group_id, shard, replaces))
     if error is None and shard.behind_writes and any(m.join_token == token for m in group.members.values()):
         shard.defer(DeferredJoin(group.group_id, token))
+
+
+def _forget_emptied(shard: ShardState, group: Group | None) -> None:
+    """A refused JoinGroup into a group of another kind without members: Kafka has removed it from memory by then, ahead of tombstones
+    that it does not write, so that the group is back with the next load (GroupMetadataManager.maybeDeleteEmptyConsumerGroup). A group
+    with offsets stays: Kafka keeps those apart from groups."""
+    if group is not None and not (group.offsets or group.pending_txn_offsets or shard.writes):
+        shard.store.discard(group)
 
 
 def _answer_failed(shard: ShardState, group: ClassicGroup, token: int) -> None:

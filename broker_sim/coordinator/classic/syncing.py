@@ -112,7 +112,7 @@ def _sync_refusal(group: ClassicGroup, request: SyncGroupRequest) -> Err:
         return Err.ILLEGAL_GENERATION
     if request.protocol_type is not None and request.protocol_type != group.protocol_type:
         return Err.INCONSISTENT_GROUP_PROTOCOL
-    if request.protocol_name is not None and request.protocol_name != group.protocol:
+    if request.protocol_name is not None and group.protocol is not None and request.protocol_name != group.protocol:
         return Err.INCONSISTENT_GROUP_PROTOCOL
     return SYNC_ANSWER[group.state]
 

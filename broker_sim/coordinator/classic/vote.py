@@ -8,10 +8,13 @@ the order in which the votes were read, which is that of a map of member ids in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Mapping
+from typing import TypeVar
 
-from broker_sim.common.slices import Pace
+from broker_sim.common.slices import Pace, at_once
 from kafka_wire.remembered import remembered
+
+K = TypeVar("K", bound=Hashable)
 
 _INT = 0xFFFF_FFFF
 _PIECE = 2000  # names that are looked at before others are served
@@ -60,34 +63,50 @@ def _java_bucket(size: int) -> Callable[[str], int]:
 
 def scala_order(names: Iterable[str]) -> list[str]:
     """``names`` as a scala.collection.immutable.HashMap (2.13) with these keys gives them."""
-    return _trie_order([(_improved(string_hash(name)), name) for name in names])
+    return at_once(scala_ordering(names, string_hash))
 
 
-def scala_mutable_order(names: Iterable[str]) -> list[str]:
-    """``names`` as a scala.collection.mutable.HashMap (2.13) with these keys gives them."""
-    keys = list(names)
+def scala_ordering(keys: Iterable[K], hash_of: Callable[[K], int]) -> Generator[None, None, list[K]]:
+    """``keys`` as a scala.collection.immutable.HashMap (2.13) gives them, in pieces. ``hash_of``: their hashCode, unsigned."""
+    pace = Pace(_PIECE)
+    hashed = []
+    for key in keys:
+        if pace.full():
+            yield
+        hashed.append((_improved(hash_of(key)), key))
+    return (yield from _trie_ordering(hashed, pace))
+
+
+def scala_mutable_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
+    """``keys`` as a scala.collection.mutable.HashMap (2.13) gives them. ``hash_of``: their hashCode, unsigned."""
+    listed = list(keys)
     buckets = _BUCKETS
-    while len(keys) >= buckets * 3 // 4:
+    while len(listed) >= buckets * 3 // 4:
         buckets *= 2
 
-    def place(name: str) -> tuple[int, int]:
-        code = string_hash(name)
+    def place(key: K) -> tuple[int, int]:
+        code = hash_of(key)
         code ^= code >> 16
         return code & (buckets - 1), code ^ 0x8000_0000  # a bucket's in the order of their hashes, which are signed
 
-    return sorted(keys, key=place)
+    return sorted(listed, key=place)
 
 
-def _trie_order(keys: list[tuple[int, str]]) -> list[str]:
+def _trie_ordering(keys: list[tuple[int, K]], pace: Pace) -> Generator[None, None, list[K]]:
     """A node of the trie: 32 branches by the lowest five bits; keys that are alone on theirs come before the nodes below."""
     if len({code for code, _ in keys}) == 1:
-        return [name for _, name in keys]
-    branches: dict[int, list[tuple[int, str]]] = {}
-    for code, name in keys:
-        branches.setdefault(code & 31, []).append((code >> 5, name))
+        return [key for _, key in keys]
+    branches: dict[int, list[tuple[int, K]]] = {}
+    for code, key in keys:
+        if pace.full():
+            yield
+        branches.setdefault(code & 31, []).append((code >> 5, key))
     in_order = [branches[bits] for bits in sorted(branches)]
-    alone = [branch[0][1] for branch in in_order if len(branch) == 1]
-    return alone + [name for branch in in_order if len(branch) > 1 for name in _trie_order(branch)]
+    order = [branch[0][1] for branch in in_order if len(branch) == 1]
+    for branch in in_order:
+        if len(branch) > 1:
+            order += yield from _trie_ordering(branch, pace)
+    return order
 
 
 @remembered(entries=4096)

@@ -30,7 +30,15 @@ UNKNOWN_MEMBER = log.ConsumerGroupMemberMetadataValue(None, None, server_assigno
 """What is known of a member before it has said anything."""
 
 
-def move_group(shard: ShardState, changes: Changes, *, at_all_events: bool = False) -> None:
+def note_subscription_type(changes: Changes) -> None:
+    """Before a request that may compute a target for an epoch of earlier requests: that counts with the subscription type from before,
+    unless the request itself moves the group or finds changed topics (GroupMetadataManager.updateSubscriptionMetadata)."""
+    latest = changes.group.latest
+    if latest.group_epoch > latest.target_epoch:
+        changes.is_homogeneous = latest.was_homogeneous
+
+
+def move_group(shard: ShardState, changes: Changes) -> None:
     """Increment the group epoch if the members' topics or these topics have changed, or, since 4.4, if another assignor than before has
     most votes; for a new group always if the first epoch is 0 (4.2 and before). A regular expression that is not resolved yet changes
     what its member reads, and is looked at when it is."""
@@ -40,7 +48,9 @@ def move_group(shard: ShardState, changes: Changes, *, at_all_events: bool = Fal
     metadata_hash = group.metadata_hash(shard.topics)
     group.note_topics(shard.topics)
     moves = changes.subscription_changed or (changes.topics_changed and metadata_hash != latest.metadata_hash)
-    if moves or at_all_events or latest.group_epoch == 0:
+    if moves or changes.topics_changed:
+        changes.is_homogeneous = None
+    if moves or latest.group_epoch == 0:
         changes.add(
             LAYOUT.group,
             log.ConsumerGroupMetadataKey(group.group_id),
@@ -78,7 +88,8 @@ def compute_target(shard: ShardState, changes: Changes, assignor: str) -> bool:
         for holder in latest.static_members.values()
         if (member := latest.members.get(holder))
     }
-    subscribed = Subscribed(partitions, members, latest.targets, latest.is_homogeneous, instances)  # type: ignore[arg-type]
+    homogeneous = latest.is_homogeneous if changes.is_homogeneous is None else changes.is_homogeneous
+    subscribed = Subscribed(partitions, members, latest.targets, homogeneous, instances)  # type: ignore[arg-type]
     assigned = ASSIGNORS[group.assignor](subscribed)
     for member_id in members:
         target = assigned.get(member_id, {})

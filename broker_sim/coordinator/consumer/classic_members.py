@@ -14,7 +14,13 @@ from typing import Any
 from broker_sim.coordinator.classic import joining
 from broker_sim.coordinator.classic.rebalance import join_error, sync_error
 from broker_sim.coordinator.consumer import departing, leaving, migration, subscriptions, timers
-from broker_sim.coordinator.consumer.advancing import UNKNOWN_MEMBER, compute_target, move_group, reconcile
+from broker_sim.coordinator.consumer.advancing import (
+    UNKNOWN_MEMBER,
+    compute_target,
+    move_group,
+    note_subscription_type,
+    reconcile,
+)
 from broker_sim.coordinator.consumer.group import (
     LAYOUT,
     ConsumerGroup,
@@ -39,6 +45,7 @@ from kafka_wire.messages import offsets_log as log
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
 from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
+_NAMELESS_IS_NULL_SINCE = 7  # JoinGroup version that has null for a protocol with an empty name (KIP-559)
 _KNOWN_ID_SINCE = 4  # JoinGroup version from which a dynamic member must come back with its id (KIP-394)
 
 
@@ -72,42 +79,64 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
         return
     changes = Changes(group)
     changes.topics_changed, resolved = group.topics_changed(shard.topics), subscriptions.resolved(group)
-    replaces_last = False
+    note_subscription_type(changes)
+    downgrade: migration.Downgrade | None = None
     if holder is not None and member_id == "":
         member_id = new_member_id(shard)
         was_consumer = group.latest.members[holder].classic_member_metadata is None
-        replaces_last = was_consumer and migration.becomes_classic(shard, group, [holder], replaced=True)
+        if was_consumer and migration.becomes_classic(shard, group, [holder], replaced=True):
+            if not migration.have_common_protocol(group, [holder], [[one.name for one in request.protocols]]):
+                refused(Err.UNKNOWN_SERVER_ERROR)
+                return
+            downgrade = migration.Downgrade(group.latest.group_epoch, member_id, group.latest.target(holder))
         _take_over(shard, changes, holder, member_id)
     member_id = member_id or new_member_id(shard)
     before, known = group.latest.current(member_id), group.latest.members.get(member_id, UNKNOWN_MEMBER)
     votes = group.latest.votes()
     _put_member(shard, changes, client, request, member_id, subscription)
     move_group(shard, changes)
-    new_assignor = group.latest.members[member_id].server_assignor
-    compute_target(
-        shard, changes, voted(votes, known.server_assignor, new_assignor, shard.settings.consumer.assignors[0])
-    )
-    owned = held_by_id(shard.topics, subscription.owned)
-    after = reconcile(shard, changes, member_id, before, list(owned.items()), known=known)
+    policy = shard.settings.policy
+    rebalances = downgrade is not None and _rebalances(policy.downgrade_rebalances, changes)
+    if downgrade is None or policy.downgrade_rebalances == "never":
+        new_assignor, default = group.latest.members[member_id].server_assignor, shard.settings.consumer.assignors[0]
+        compute_target(shard, changes, voted(votes, known.server_assignor, new_assignor, default))
+    after = group.latest.current(member_id)
+    if not rebalances:
+        owned = held_by_id(shard.topics, subscription.owned)
+        after = reconcile(shard, changes, member_id, before, list(owned.items()), known=known)
     _restart_timers(shard, group, member_id, client, request)
-    answer = JoinGroupResponse(
-        generation_id=after.epoch,
-        protocol_type="consumer",
-        protocol_name=request.protocols[0].name,
-        leader="",
-        member_id=member_id,
-    )
-    errors = shard.settings.policy.sync_errors
+    answer = _join_answer(version, request, member_id, after.epoch)
+    errors = policy.sync_errors
 
     def refusal(error: Err) -> JoinGroupResponse:
         return join_error(version, errors.get(error, error), member_id)
 
-    if replaces_last:
-        departing.convert_to_classic(shard, token, changes, answer, refusal)
+    if downgrade is not None:
+        departing.convert_to_classic(shard, token, changes, downgrade, answer, refusal, rebalances=rebalances)
     else:
         submit(shard, token, changes, answer, refusal)
-        if shard.settings.policy.dropped_regex_moves_group:
+        if policy.dropped_regex_moves_group:
             subscriptions.maybe_refresh(shard, group, resolved, None)
+
+
+def _join_answer(version: int, request: JoinGroupRequest, member_id: str, epoch: int) -> JoinGroupResponse:
+    nameless = None if version >= _NAMELESS_IS_NULL_SINCE else ""
+    return JoinGroupResponse(
+        generation_id=epoch,
+        protocol_type="consumer",
+        protocol_name=request.protocols[0].name or nameless,
+        leader="",
+        member_id=member_id,
+    )
+
+
+def _rebalances(policy: str, changes: Changes) -> bool:
+    """Whether a group that becomes a classic one by this request rebalances at once (``Policy.downgrade_rebalances``)."""
+    if policy == "after another subscription":
+        return changes.subscription_changed
+    latest = changes.group.latest
+    stale: bool = latest.target_epoch < latest.group_epoch
+    return policy == "on an older target" and stale
 
 
 def _restart_timers(
@@ -223,13 +252,13 @@ def sync(shard: ShardState, token: int, client: Client, request: SyncGroupReques
         current = group.latest.current(request.member_id)
         if request.protocol_type not in (None, "consumer") or request.protocol_name not in (None, name):
             error = Err.INCONSISTENT_GROUP_PROTOCOL
-        elif group.latest.group_epoch > current.epoch and current.state is not UNREVOKED:
+        elif _followed_epoch(shard, group) > current.epoch and current.state is not UNREVOKED:
             error = Err.REBALANCE_IN_PROGRESS
             timers.expect_join(shard, group, request.member_id)
         else:
             answer = SyncGroupResponse(
-                protocol_type="consumer",
-                protocol_name=name,
+                protocol_type=request.protocol_type,
+                protocol_name=request.protocol_name,
                 assignment=assignment_bytes(shard.topics, member, units(current.assigned)),
             )
             shard.answer(token, answer, sync_error)
@@ -247,13 +276,19 @@ def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat)
         shard.reply(token, error)
         return
     shard.arm(("session", group.group_id, request.member_id), member.classic_member_metadata.session_timeout_ms)
-    latest, current = group.latest, group.latest.current(request.member_id)
-    behind = current.epoch < latest.group_epoch
+    current = group.latest.current(request.member_id)
+    behind = current.epoch < _followed_epoch(shard, group)
     free = current.state is UNRELEASED and not _waits(group, request.member_id, current)
     if behind or current.state is UNREVOKED or free:
         error = Err.REBALANCE_IN_PROGRESS
         timers.expect_join(shard, group, request.member_id)
     shard.answer(token, error)
+
+
+def _followed_epoch(shard: ShardState, group: ConsumerGroup) -> int:
+    """The epoch that classic members have to rejoin for."""
+    by_target = shard.settings.policy.classic_members_follow == "target"
+    return group.latest.target_epoch if by_target else group.latest.group_epoch
 
 
 def _waits(group: ConsumerGroup, member_id: str, current: Current[bytes]) -> bool:

@@ -63,6 +63,10 @@ def go(
 ) -> None:
     """These members go for good."""
     if migration.becomes_classic(shard, group, member_ids):
+        if not migration.have_common_protocol(group, member_ids):
+            if token is not None and refusal is not None:
+                shard.answer(token, refusal(Err.UNKNOWN_SERVER_ERROR), refusal)
+            return
         made, records = migration.to_classic(shard, group, member_ids)
         shard.write(DowngradeWrite(token, records, answer, refusal, (group, made)))
         return
@@ -72,13 +76,19 @@ def go(
 
 
 def convert_to_classic(
-    shard: ShardState, token: int, changes: Changes, answer: Any, refusal: Callable[[Err], Any] | None
+    shard: ShardState,
+    token: int,
+    changes: Changes,
+    downgrade: migration.Downgrade,
+    answer: Any,
+    refusal: Callable[[Err], Any] | None,
+    *,
+    rebalances: bool,
 ) -> None:
-    """Convert the group to a classic one, after its last member of the consumer protocol was replaced by a classic member. All members
-    have their target assignment, so none has to rejoin."""
+    """Convert the group to a classic one, after its last member of the consumer protocol was replaced by a classic member."""
     group = changes.group
     assert isinstance(group, ConsumerGroup)
-    made, records = migration.to_classic(shard, group, ())
+    made, records = migration.to_classic(shard, group, (), downgrade=downgrade, rebalances=rebalances)
     shard.write(DowngradeWrite(token, [*changes.records, *records], answer, refusal, (group, made)))
 
 

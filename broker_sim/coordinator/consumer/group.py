@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, ClassVar, Self
 
 from broker_sim.coordinator.epochs.commits import commit_error, stale_error
@@ -70,6 +71,7 @@ class ConsumerState(EpochState[bytes, Member]):
     patterns: Counter[str] = field(default_factory=Counter)  # regular expression -> members that subscribe by it
     assignors: dict[str, int] = field(default_factory=dict)  # assignor -> members that ask for it
     matched: dict[str, log.ConsumerGroupRegularExpressionValue] = field(default_factory=dict)
+    seen_homogeneous: bool | None = field(default=None, compare=False)  # see `was_homogeneous`
 
     def holder(self, instance_id: str) -> str | None:
         """The present member with an instance id, or None."""
@@ -88,6 +90,7 @@ class ConsumerState(EpochState[bytes, Member]):
             if member.instance_id is not None:
                 self.static_members[member.instance_id] = member_id
         EpochState.put_member(self, member_id, member)
+        self.seen_homogeneous = self._is_homogeneous_with_dropped() if self.matched and self.counts_names else None
 
     def replay_other(self, record: EpochRecord) -> None:
         if record.type != types.CONSUMER_GROUP_REGULAR_EXPRESSION:
@@ -105,6 +108,7 @@ class ConsumerState(EpochState[bytes, Member]):
         other.named = Counter(self.named) if self.counts_names else counted_names(self._names())
         other.patterns = Counter(self.patterns)
         other.assignors = dict(self.assignors)
+        other.seen_homogeneous = self.seen_homogeneous
         return other
 
     def _names(self) -> Iterator[list[str]]:
@@ -141,6 +145,19 @@ class ConsumerState(EpochState[bytes, Member]):
         (ConsumerGroup.subscriptionType)."""
         counts, members = self.patterns or self.named, len(self.members)
         return not (self.patterns and self.named) and all(count == members for count in counts.values())
+
+    @property
+    def was_homogeneous(self) -> bool:
+        """As `is_homogeneous`, but as of the last member's record: Kafka does not look again when an expression is dropped with its
+        last subscriber, whose tombstone comes later, and then still counts its topics (`maybeUpdateGroupSubscriptionType`)."""
+        return self.is_homogeneous if self.seen_homogeneous is None else self.seen_homogeneous
+
+    def _is_homogeneous_with_dropped(self) -> bool:
+        if self.patterns:
+            return self.is_homogeneous
+        members, named = len(self.members), self.named
+        names = chain(named, *(value.topics for value in self.matched.values()))
+        return all(named.get(name, 0) == members for name in names)
 
     def topics(self) -> Collection[str]:
         matched = [

@@ -11,7 +11,14 @@ from dataclasses import replace
 
 from broker_sim.coordinator.classic.group import ClassicGroup
 from broker_sim.coordinator.consumer import departing, leaving, migration, subscriptions, timers
-from broker_sim.coordinator.consumer.advancing import UNKNOWN_MEMBER, compute_target, move_group, put_current, reconcile
+from broker_sim.coordinator.consumer.advancing import (
+    UNKNOWN_MEMBER,
+    compute_target,
+    move_group,
+    note_subscription_type,
+    put_current,
+    reconcile,
+)
 from broker_sim.coordinator.consumer.group import (
     LAYOUT,
     ConsumerGroup,
@@ -92,6 +99,7 @@ def _heartbeat(
     assert isinstance(group, ConsumerGroup)
     votes, resolved = group.latest.votes(), subscriptions.resolved(group)
     changes.topics_changed = group.topics_changed(shard.topics)
+    note_subscription_type(changes)
     _admit(shard, changes, request, member_id)
     before = group.latest.current(member_id)
     subscriptions.check(request.subscribed_topic_regex)

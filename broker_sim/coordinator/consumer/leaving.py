@@ -45,6 +45,7 @@ def remove(shard: ShardState, changes: Changes, member_ids: Iterable[str]) -> No
     group = changes.group
     assert isinstance(group, ConsumerGroup)
     latest, group_id = group.latest, group.group_id
+    unchanged = not group.topics_changed(shard.topics)
     left = {member_id: latest.members[member_id].subscribed_topic_regex for member_id in member_ids}
     for member_id in left:
         forget(shard, changes, member_id)
@@ -58,6 +59,8 @@ def remove(shard: ShardState, changes: Changes, member_ids: Iterable[str]) -> No
         key_of_target = log.ConsumerGroupTargetAssignmentMetadataKey(group_id)
         target = log.ConsumerGroupTargetAssignmentMetadataValue(epoch)
         changes.add(LAYOUT.target_metadata, key_of_target, target)
+    if unchanged:
+        group.note_topics(shard.topics)  # fewer of them are read, but those are as they were
 
 
 def forget(shard: ShardState, changes: Changes, member_id: str) -> None:

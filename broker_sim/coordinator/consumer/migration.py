@@ -6,7 +6,9 @@ Source: GroupMetadataManager.convertToConsumerGroup, convertToClassicGroup, and 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Sequence
+from typing import NamedTuple
 
 from broker_sim.coordinator.classic.group import ClassicGroup, State
 from broker_sim.coordinator.classic.group import Member as ClassicMember
@@ -144,11 +146,38 @@ def becomes_classic(
     return allowed and len(stay) + replaced <= shard.settings.max_group_size
 
 
+class Downgrade(NamedTuple):
+    """What a classic group takes over from before the request of the member that replaces the last one of the consumer protocol
+    (ClassicGroup.fromConsumerGroup reads the state without the request's records): its generation, and that member's assignment."""
+
+    generation: int
+    member_id: str
+    target: Units[bytes]
+
+
+def have_common_protocol(
+    group: ConsumerGroup, leaving_ids: Sequence[str], joining: Sequence[Sequence[str]] = ()
+) -> bool:
+    """Whether the classic members that stay, and those joining, have a protocol in common by Kafka's count, for which a name that a
+    member has twice counts twice. Else the vote of the classic group throws, and the request fails (ClassicGroup.selectProtocol)."""
+    lists = [*joining]
+    for member_id, member in group.latest.members.items():
+        if member_id not in leaving_ids and member.classic_member_metadata is not None:
+            lists.append([protocol.name for protocol in member.classic_member_metadata.supported_protocols])
+    return len(lists) in Counter(name for names in lists for name in names).values()
+
+
 def to_classic(
-    shard: ShardState, group: ConsumerGroup, leaving_ids: Sequence[str]
+    shard: ShardState,
+    group: ConsumerGroup,
+    leaving_ids: Sequence[str],
+    *,
+    downgrade: Downgrade | None = None,
+    rebalances: bool = True,
 ) -> tuple[ClassicGroup, list[Record]]:
-    """Convert a consumer group to a classic group with the members that stay; it rebalances at once if any member leaves. Its records
-    end the one and begin the other, in the order of GroupMetadataManager.convertToClassicGroup: a load replays them one by one."""
+    """Convert a consumer group to a classic group with the members that stay, which begins with a rebalance if it ``rebalances``. Its
+    records end the one and begin the other, in the order of GroupMetadataManager.convertToClassicGroup: a load replays them one by
+    one."""
     latest, group_id = group.latest, group.group_id
     order = [*leaving_ids, *(member_id for member_id in latest.members if member_id not in leaving_ids)]
     records: list[Record] = [EpochRecord(LAYOUT.current, current_key(group_id, member_id), None) for member_id in order]
@@ -165,7 +194,8 @@ def to_classic(
     records += rest
     made = ClassicGroup(group_id, state=State.STABLE, state_ts_ms=shard.now_ms)
     made.adopt_offsets_of(group)
-    made.generation, made.protocol_type = latest.group_epoch, "consumer"
+    made.generation = latest.group_epoch if downgrade is None else downgrade.generation
+    made.protocol_type = "consumer"
     for member_id, member in latest.members.items():
         cancel_session(shard, group, member_id)
         timers.cancel_revocation(shard, group, member_id)
@@ -175,7 +205,8 @@ def to_classic(
         if member_id in leaving_ids or classic is None:
             continue
         protocols = [(protocol.name, protocol.metadata) for protocol in classic.supported_protocols]
-        made.protocol = made.protocol or protocols[0][0]
+        replaces = downgrade is not None and member_id == downgrade.member_id
+        given = downgrade.target if replaces and downgrade is not None else latest.target(member_id)
         made.add(
             ClassicMember(
                 member_id=member_id,
@@ -186,16 +217,17 @@ def to_classic(
                 rebalance_timeout_ms=member.rebalance_timeout_ms,
                 protocol_type="consumer",
                 protocols=protocols,
-                assignment=assignment_bytes(shard.topics, member, latest.target(member_id)),  # got already or not
+                assignment=assignment_bytes(shard.topics, member, given),  # got already or not
             )
         )
+    made.protocol = made.vote(shard.settings.policy.votes_are_counted_in)
     made.fix_subscriptions()
     records.append(made.record())
     made.visible_at_high_watermark = shard.last_written + 2  # behind its record
     shard.store.begin_replacement(group, made)
     for classic_member in made.members.values():
         restart_session(shard, made, classic_member)
-    if leaving_ids:
+    if rebalances:
         prepare_rebalance(shard, made)
     return made, records
 

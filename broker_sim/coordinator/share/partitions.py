@@ -196,22 +196,25 @@ def delete_commands(group_id: str, topics: Wanted) -> list[Command]:
 
 
 class StateDeletion:
-    """States of topics that are being deleted; afterwards the record drops the topics. ``on_answered``: called then, with the share
-    coordinators' answers."""
+    """States of topics that are being deleted; afterwards the record drops the topics, unless it ends with the group. ``on_answered``:
+    called then, with the share coordinators' answers."""
 
-    __slots__ = ("group", "on_answered", "topics")
+    __slots__ = ("group", "group_ends", "on_answered", "topics")
 
     def __init__(
         self,
         group: ShareGroup,
         topics: Wanted,
         on_answered: Callable[[ShardState, Sequence[Result]], object] | None = None,
+        *,
+        group_ends: bool = False,
     ) -> None:
-        self.group, self.topics, self.on_answered = group, topics, on_answered
+        self.group, self.topics, self.on_answered, self.group_ends = group, topics, on_answered, group_ends
 
     def answered(self, shard: ShardState, answers: Sequence[Result]) -> None:
         group = self.group
-        if shard.groups.get(group.group_id) is group and all(result.error is Err.NONE for result in answers):
+        stays = not self.group_ends and shard.groups.get(group.group_id) is group
+        if stays and all(result.error is Err.NONE for result in answers):
             changes = Changes(group)
             left = {id_: name for id_, name in group.latest.deleting.items() if id_ not in self.topics}
             record(changes, deleting=left)

@@ -47,6 +47,6 @@ def delete_group(shard: ShardState, token: int, client: Client, request: DeleteG
         else:
             shard.reply(token, error)
 
-    deletion = partitions.StateDeletion(group, topics, answer_request)
+    deletion = partitions.StateDeletion(group, topics, answer_request, group_ends=True)
     commands = partitions.delete_commands(group.group_id, topics)
     shard.write(partitions.PersisterWrite(None, changes, None, None, commands, deletion))

@@ -50,8 +50,6 @@ Member = log.StreamsGroupMemberMetadataValue
 NEW = Member(None, None, topology_epoch=-1)
 """What is known of a member before its first heartbeat."""
 
-_TASK_OFFSET_INTERVAL_MS = 60_000
-_RECOVERY_LAG = 10_000
 _MANY_TAGS = 1000
 """From which on a member's record is encoded in pieces."""
 _TAGS_SINCE = 1  # version whose clients know MISSING_CLIENT_TAGS
@@ -395,8 +393,12 @@ def _answer(
         member_id=member_id,
         member_epoch=current.epoch,
         heartbeat_interval_ms=shard.streams_setting(group.group_id, "heartbeat_interval_ms"),
-        task_offset_interval_ms=_TASK_OFFSET_INTERVAL_MS if shard.settings.policy.has_task_offsets else 0,
-        acceptable_recovery_lag=_RECOVERY_LAG,
+        task_offset_interval_ms=(
+            shard.streams_setting(group.group_id, "task_offset_interval_ms")
+            if shard.settings.policy.has_task_offsets
+            else 0
+        ),
+        acceptable_recovery_lag=shard.streams_setting(group.group_id, "acceptable_recovery_lag"),
         active_tasks=tasks(ACTIVE),
         standby_tasks=tasks(STANDBY),
         warmup_tasks=tasks(WARMUP),

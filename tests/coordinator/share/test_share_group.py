@@ -250,7 +250,7 @@ def test_deleting_a_group_removes_its_state_first(policy: Policy) -> None:
     before = len(core.log)
     assert core.request(DeleteGroup("g")) is Err.NONE
     assert [type(one) for one in core.asked[3:]] == [Delete] * 3
-    assert [kind for kind, _ in core.written()][before:] == [15, 15, 12, 15, 11]
+    assert [kind for kind, _ in core.written()][before:] == [15, 12, 15, 11]
     assert "g" not in core.shard.groups
     assert core.reload().shard.groups == {}
 
