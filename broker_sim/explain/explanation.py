@@ -16,6 +16,7 @@ from broker_sim.explain import delivery_text, epochs
 from broker_sim.explain.commit_text import commit_words
 from broker_sim.explain.events import Event, names_in, text
 from broker_sim.explain.history import history
+from broker_sim.explain.last_requests import HEARTBEATS
 from broker_sim.explain.model import History
 from broker_sim.explain.moments import failures, moments, single_moments
 from broker_sim.explain.phrases import (
@@ -30,7 +31,6 @@ from broker_sim.explain.phrases import (
 )
 from broker_sim.explain.rebalance_text import life_of, rebalance_text, series_text, unstable
 from broker_sim.explain.rebalances import DEAD
-from broker_sim.explain.refusals import HEARTBEATS
 from broker_sim.explain.replacements import replacement_notes
 from broker_sim.explain.transaction_requests import request_runs, run_text
 from broker_sim.explain.transaction_text import is_trouble, stable_offset_text

@@ -27,6 +27,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from broker_sim.explain.epoch_steps import EpochStep, EpochSteps
@@ -99,7 +100,9 @@ class _Revoked:
 class ModernGroup:
     """Reads the records of one group, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, closed: Mapping[str, int] = MappingProxyType({})) -> None:
+        """``closed``: member -> when the connection of its last request was closed, as far as the rows before have it."""
+        self._closed = closed
         self.epochs: list[_Epoch] = []
         self.states: list[dict[str, Any]] = []
         """members and epoch, record by record: rows of `tables.group_states`. The reader removes them."""
@@ -342,6 +345,20 @@ class ModernGroup:
         if not epoch.waits:
             epoch.end, epoch.ended_ms = "stable", row["ts_ms"]
 
+    def _waits(self, epoch: _Epoch) -> list[dict[str, Any]] | None:
+        """The members that were removed before they had reached an epoch, as `waits` of the table."""
+        dead = self._closed if epoch.removal == "session" else ()
+        return [
+            {
+                "what": epoch.removal,
+                "ms": ms,
+                "who": [member],
+                "clients": [epoch.clients.get(member) or member],
+                "closed": [member] if member in dead else [],
+            }
+            for member, ms in epoch.missed.items()
+        ] or None
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """Rows of `tables.rebalances.REBALANCES`, one for each group epoch."""
         for epoch in self.epochs:
@@ -366,7 +383,7 @@ class ModernGroup:
                 "members_after": epoch.new,
                 "from_empty": not epoch.old if known else None,
                 "whole": known,
-                "waits": _waits(epoch),
+                "waits": self._waits(epoch),
                 "waited_for": [epoch.clients.get(name) or name for name in epoch.last] if lasted else None,
                 "revoked_by": None if epoch.revoked is None else epoch.revoked.client,
                 "revoked_ms": None if epoch.revoked is None else epoch.revoked.ms,
@@ -380,20 +397,6 @@ class ModernGroup:
             if epoch.step is None:
                 row["missing_before"] = None if epoch.before is None else max(epoch.epoch - epoch.before - 1, 0)
             yield row
-
-
-def _waits(epoch: _Epoch) -> list[dict[str, Any]] | None:
-    """The members that were removed before they had reached an epoch, as `waits` of the table. One whose session expired was dead."""
-    return [
-        {
-            "what": epoch.removal,
-            "ms": ms,
-            "who": [member],
-            "clients": [epoch.clients.get(member) or member],
-            "closed": [member] if epoch.removal == "session" else [],
-        }
-        for member, ms in epoch.missed.items()
-    ] or None
 
 
 def _cause(epoch: _Epoch) -> dict[str, Any]:
