@@ -59,11 +59,12 @@ class _Wait:
 
 @dataclass(slots=True)
 class _Unsettled:
-    """A stretch in which the group was not Stable. ``expired``: members whose sessions ended in it, and when."""
+    """A stretch in which the group was not Stable. ``expired``: members whose sessions ended in it, when, and whether they were
+    dead."""
 
     from_ms: int
     epochs: list[int]
-    expired: list[tuple[MemberSnapshot, int]] = field(default_factory=list)
+    expired: list[tuple[MemberSnapshot, int, bool]] = field(default_factory=list)
     request: int = 0
 
 
@@ -331,7 +332,10 @@ class _EpochReader:
         if self.unsettled is not None:
             self.unsettled.epochs.append(step.epoch or 0)
             if step.removed and step.removed_by == "session_expired":
-                self.unsettled.expired += [(step.before[name], step.ts_ms) for name in step.removed]
+                expired = [step.before[name] for name in step.removed if step.before[name].epoch != LEFT_FOR_A_WHILE]
+                self.unsettled.expired += [
+                    (member, step.ts_ms, self.last.died_ms(member) is not None) for member in expired
+                ]
         if step.state in _UNSETTLED:
             if self.unsettled is None:
                 self.unsettled = _Unsettled(step.ts_ms, [step.epoch or 0], request=self.request)
@@ -344,23 +348,20 @@ class _EpochReader:
         """Who held the group up, and until when."""
         if until_ms - what.from_ms < _LONG_MS:
             return
-        lasted, known = duration_text(until_ms - what.from_ms), [member for member, _ in what.expired]
+        lasted = duration_text(until_ms - what.from_ms)
         between = f"from {clock(what.from_ms)} to {clock(until_ms)}" if over else f"since {clock(what.from_ms)}"
-        epochs = (
-            f"epoch {what.epochs[0]}"
-            if what.epochs[-1] == what.epochs[0]
-            else f"epochs {what.epochs[0]} to {what.epochs[-1]}"
-        )
-        now_dead = [] if over else [member for member in self.known.values() if self.last.died_ms(member) is not None]
-        now_dead.sort(key=lambda member: self.last.session_ends_ms(member) or 0)
+        first, last = what.epochs[0], what.epochs[-1]
+        epochs = f"epoch {first}" if first == last else f"epochs {first} to {last}"
         clauses = []
-        for members, ended in ((known, True), (now_dead, False)):
-            for closed in (True, False):
-                some = [one for one in members if (self.last.died_ms(one) is not None) is closed]
-                ends = dict(zip([one.member for one in known], [at for _, at in what.expired], strict=True))
-                if some:
-                    at = [(one, ends[one.member] if ended else self.last.session_ends_ms(one)) for one in some]
-                    clauses.append(self._dead(at, closed=closed, ended=ended))
+        for closed in (True, False):
+            some: list[tuple[MemberSnapshot, int | None]] = [
+                (one, at) for one, at, dead in what.expired if dead is closed
+            ]
+            clauses += [self._dead(some, closed=closed, ended=True)] if some else []
+        if not over:
+            dead = [member for member in self.known.values() if self.last.died_ms(member) is not None]
+            now = sorted([(one, self.last.session_ends_ms(one)) for one in dead], key=lambda at: at[1] or 0)
+            clauses += [self._dead(now, closed=True, ended=False)] if now else []
         was = "was not" if over else "has not been"
         if clauses:
             words = f"the group {was} Stable {between} ({lasted}, {epochs}): {'; '.join(clauses)}"

@@ -50,8 +50,9 @@ class Moment:
 
 
 def is_trouble(call: Call) -> bool:
-    """Whether a response is worth a line."""
-    return call.failed and call.error not in MANNERS and not call.creates_topic
+    """Whether a response is worth a line. A long poll whose connection was closed meanwhile is none: it waited for records."""
+    polled = call.action == "not answered" and (call.took_ms or 0) <= _long_poll_ms(call)
+    return call.failed and call.error not in MANNERS and not call.creates_topic and not polled
 
 
 def moments(past: History) -> list[Moment]:

@@ -297,8 +297,8 @@ def stable_offset_text(blocked: BlockedStableOffset, until_ms: int) -> str:
     lasted = (blocked.to_ms or until_ms) - blocked.from_ms
     still = "" if blocked.to_ms is not None else ", and still does"
     readers = {name: (blocked.to_ms or until_ms) - since for name, since in blocked.readers.items()}
-    waiting = [f"{name} for {duration_text(ms)}" for name, ms in readers.items() if ms >= WORTH_TELLING_MS]
-    whom = f": {shortened(waiting)} waited there" if waiting else ""
+    waiting = [f"{name} waited there for {duration_text(ms)}" for name, ms in readers.items() if ms >= WORTH_TELLING_MS]
+    whom = f": {shortened(waiting)}" if waiting else ""
     words = (
         f"It held the last stable offset of {blocked.log} at {blocked.offset} for {duration_text(lasted)}{still}{whom}."
     )

@@ -79,6 +79,8 @@ class _Epoch:
     """the member that reached it last."""
     missed: dict[str, int] = field(default_factory=dict)
     """members that were removed before they reached it, and since when they had lacked an epoch."""
+    dead: set[str] = field(default_factory=set)
+    """of these the members whose connections had been closed."""
     removal: str = "removed"
     """what these were waited for: `session`, or `removed` where the log does not show why."""
     ready: bool | None = None
@@ -338,6 +340,8 @@ class ModernGroup:
         if row["detail"] is None:  # the tombstone of its assignment comes before that of the member
             if since_ms is not None and row["ts_ms"] is not None:
                 epoch.missed[member] = max(row["ts_ms"] - since_ms, 0)
+                if member in self._closed:
+                    epoch.dead.add(member)
             if self._step is not None:
                 epoch.removal = _REMOVALS.get(self._step.removed_by, "removed")
             return
@@ -347,7 +351,7 @@ class ModernGroup:
 
     def _waits(self, epoch: _Epoch) -> list[dict[str, Any]] | None:
         """The members that were removed before they had reached an epoch, as `waits` of the table."""
-        dead = self._closed if epoch.removal == "session" else ()
+        dead = epoch.dead if epoch.removal == "session" else ()
         return [
             {
                 "what": epoch.removal,

@@ -52,11 +52,12 @@ def _lasted(row: Row) -> int:
 
 
 def _long(facts: ReportFacts, rows: Iterable[Row]) -> list[list[Row]]:
-    """The series of one group that took long, or timed members out."""
+    """The series of one group that took long, or timed members out; not of a share group, whose members wait for no other one."""
     timed = [
         row
         for row in rows
-        if row["started_ms"] is not None
+        if row.get("kind") != "share"
+        and row["started_ms"] is not None
         and row["ended_ms"] is not None
         and not in_stuck(facts, row["group"], row["started_ms"])
     ]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from broker_sim.cli.main import main
-from broker_sim.explain import explain, recent
+from broker_sim.explain import recent
 from broker_sim.explain.terminal import timeline
+from tests.explain.replays import Events, paragraphs, replayed
 
 HEAD = "name: a rollout\ndescription: New members replace old ones.\ncluster: {{as_version: '{version}'}}\n"
 TOPICS = "topics:\n  - {name: orders, partitions: 6, records: 60}\nclients:\n"
@@ -22,8 +20,6 @@ STEP = (
 )
 END = "    after: 20s\n    do: {mark: end}\nexpect:\n  - group: {billing: {state: Stable, members: 3}}\n"
 
-Events = list[dict[str, Any]]
-
 
 def rollout(kind: str, how: str, folder: Path) -> Events:
     """The journal of a rollout in virtual time; ``how``: the action that ends an old member."""
@@ -33,19 +29,7 @@ def rollout(kind: str, how: str, folder: Path) -> Events:
     steps = "".join(
         [STABLE, *(STEP.format(n=n, how=how) for n in (1, 2, 3)), "  - after: 2s\n    do: {mark: over}\n", STABLE]
     )
-    file, journal = folder / "rollout.yaml", folder / "journal"
-    file.write_text(
-        HEAD.format(version=version) + TOPICS + "".join(clients) + "steps:\n" + steps + END, encoding="utf-8"
-    )
-    assert main(["run", str(file), "--virtual", "--quiet", "--journal", str(journal)]) == 0
-    lines = [line for part in sorted(journal.iterdir()) for line in part.read_text(encoding="utf-8").splitlines()]
-    return [json.loads(line) for line in lines]
-
-
-def paragraphs(events: Events) -> list[str]:
-    """What explain says, a paragraph each, without the times in front."""
-    words = re.split(r"\n(?=\S)", explain(events, "billing"))
-    return [re.sub(r"^[\d:.]+ ", "", " ".join(one.split())) for one in words]
+    return replayed(HEAD.format(version=version) + TOPICS + "".join(clients) + "steps:\n" + steps + END, folder)
 
 
 @pytest.mark.parametrize("kind", ["consumer", "streams"])

@@ -1,0 +1,81 @@
+"""Incidents of public reports, replayed in virtual time: what explain, a wait and the findings say to whom is on call."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from broker_sim.explain import recent
+from broker_sim.explain.transaction_text import explain_transactions
+from tests.explain.replays import findings_of, paragraphs, replayed
+
+HEAD = "name: a replay\ndescription: An incident.\ncluster: {as_version: '4.2'}\n"
+ORDERS = "topics:\n  - {name: orders, partitions: 4, records: 40, rate: 5/s}\nclients:\n"
+PAYMENTS = "topics:\n  - {name: payments, partitions: 2}\nclients:\n"
+PRODUCER = "  - {{name: {name}, kind: transactional, topics: [payments], transactional_id: orders-app, work: 1s, interval: 2s{more}}}\n"
+READER = "  - {name: reader, group: audit, topics: [payments], config: {isolation_level: read_committed}}\n"
+READS = "expect:\n  - group: {audit: {state: Stable}}\n"
+
+
+def test_static_members_that_restart_one_by_one_move_no_epoch(tmp_path: Path) -> None:
+    clients = "".join(
+        f"  - {{name: {age}-{n}, group: billing, topics: [orders], kind: consumer, instance_id: pod-{n}{more}}}\n"
+        for age, more in (("old", ""), ("new", ", start: false"))
+        for n in (1, 2)
+    )
+    steps = "steps:\n  - when: {group: billing, state: Stable, members: 2}\n"
+    for n in (1, 2):
+        steps += f"  - after: 10s\n    do: {{client: old-{n}, action: leave}}\n"
+        steps += f"  - after: 5s\n    do: {{client: new-{n}, action: start}}\n"
+    events = replayed(f"{HEAD}{ORDERS}{clients}{steps}  - after: 20s\n    do: {{mark: end}}\n{STABLE}", tmp_path)
+    said = paragraphs(events)
+    assert sum(one.startswith("epoch") for one in said) == 2
+    assert (
+        "pod-1 (old-1) left for a while, as static members do: its partitions stay assigned to it until its session expires"
+        in said
+    )
+    assert any(one.startswith("new-1 at ") and "replaced old-1 at " in one for one in said)
+    assert findings_of(tmp_path) == []
+
+
+STABLE = "expect:\n  - group: {billing: {state: Stable}}\n"
+
+
+def test_a_fenced_producer_is_no_stuck_partition(tmp_path: Path) -> None:
+    steps = "steps:\n  - when: {client: p-1, reports: committed}\n    after: 4s\n    do: {client: p-2, action: start}\n"
+    clients = PRODUCER.format(name="p-1", more="") + PRODUCER.format(name="p-2", more=", start: false") + READER
+    events = replayed(f"{HEAD}{PAYMENTS}{clients}{steps}  - after: 20s\n    do: {{mark: end}}\n{READS}", tmp_path)
+    said = " ".join(explain_transactions(events, "orders-app").split())
+    assert re.search(
+        r"p-2 initialized the id and got epoch 3 of producer \d+, which fenced the producer of p-1\.", said
+    )
+    assert "Produce of p-1 was answered INVALID_PRODUCER_EPOCH: p-2 had initialized the id at " in said
+    assert not [one for one in findings_of(tmp_path) if one["kind"] == "stuck"]
+
+
+def test_a_slow_transaction_that_its_producer_committed_did_not_hang(tmp_path: Path) -> None:
+    steps = "steps:\n  - when: {client: p-1, reports: committed}\n    do: {log: payments-1, state: stuck}\n"
+    steps += "  - after: 20s\n    do: {log: payments-1, state: online}\n  - after: 20s\n    do: {mark: end}\n"
+    replayed(HEAD + PAYMENTS + PRODUCER.format(name="p-1", more="") + READER + steps + READS, tmp_path)
+    (one,) = [one for one in findings_of(tmp_path) if one["kind"] == "transaction"]
+    assert ", and was committed" in one["text"]
+    assert "Its producer may hang" not in one["advice"]
+
+
+def test_a_frozen_member_of_a_share_group_holds_records_and_no_rebalance(tmp_path: Path) -> None:
+    clients = "".join(
+        f"  - {{name: s-{n}, group: billing, topics: [orders], kind: share{more}}}\n"
+        for n, more in ((1, ", work: 2s"), (2, ", start: false"))
+    )
+    steps = "steps:\n  - when: {group: billing, state: Stable, members: 1}\n"
+    steps += "  - after: 5s\n    do: [{client: s-2, action: start}, {client: s-1, action: freeze}]\n"
+    events = replayed(f"{HEAD}{ORDERS}{clients}{steps}  - after: 60s\n    do: {{mark: end}}\n{STABLE}", tmp_path)
+    said = paragraphs(events)
+    assert any("to s-1, whose acquisition lock expired after 30 s; to s-2, which accepted it" in one for one in said)
+    assert any(
+        ": s-1 was removed: its session expired (its last request was a ShareGroupHeartbeat at" in one for one in said
+    )
+    assert "ShareFetch" not in recent(events, "billing")  # the poll that the end of the run cut off
+    kinds = {one["kind"] for one in findings_of(tmp_path)}
+    assert "session expired" in kinds
+    assert "slow rebalance" not in kinds
