@@ -17,7 +17,7 @@ from broker_sim.common.text import clock, duration_text
 from broker_sim.explain.causes import BY_HANDLE, HANDLE
 from broker_sim.explain.epoch_steps import ACTIVE, EpochStep, EpochSteps, MemberSnapshot, Unit
 from broker_sim.explain.events import Event, items, number, table, text
-from broker_sim.explain.holdups import LEAVING_HEARTBEAT, dead_in_words, in_words
+from broker_sim.explain.holdups import LEAVING_HEARTBEAT, dead_in_words, in_words, kept_in_words
 from broker_sim.explain.last_requests import LEFT_FOR_A_WHILE, LastRequests
 from broker_sim.explain.phrases import Advance, caller, count, joined, shortened
 
@@ -380,13 +380,10 @@ class _EpochReader:
         for member in self.known.values():
             died_ms, owned = self.last.died_ms(member), _without_others(member, self.known)
             if died_ms is not None and last_ms - died_ms >= _WORTH_TELLING_MS:
-                words = f"the connection of {self.names[member.member]} was closed at {clock(died_ms)} without a {LEAVING_HEARTBEAT}"
-                kept = (
-                    f"{_unit_words(owned)} stay{'s' * (len(owned) == 1)} assigned to it" if owned else "it is a member"
-                )
-                ends_ms = self.last.session_ends_ms(member)
-                until = "its session ends" + ("" if ends_ms is None else f" at {clock(ends_ms)}")
-                self.out.append(TimelineEntry(last_ms, f"{words}: {kept} until {until}", self.request, "trouble"))
+                kept, ends_ms = _unit_words(owned) if owned else "", self.last.session_ends_ms(member)
+                name = self.names[member.member]
+                words = kept_in_words(name, died_ms, kept, len(owned) != 1, ends_ms, LEAVING_HEARTBEAT)
+                self.out.append(TimelineEntry(last_ms, words, self.request, "trouble"))
         still: dict[tuple[str, str, int], list[Unit]] = {}
         for (member_id, _), wait in self.waits.items():
             still.setdefault((member_id, wait.owner, wait.since_ms), []).append(wait.unit)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from broker_sim.common.text import clock
 from broker_sim.explain.rebalances import Cause, Phases
 
 __all__ = [
@@ -188,6 +189,16 @@ def dead_in_words(who: str, until: str, several: bool, *, closed: bool = True, e
     ran = ("ran" if ended else "run" if several else "runs") + f" until {until}"
     was = ("were" if several else "was") if ended else ("are" if several else "is")
     return f"{who} {was} dead: {its} {ran}" if closed else f"{who} sent no heartbeat: {its} {ran}"
+
+
+def kept_in_words(
+    who: str, closed_ms: int, kept: str, several: bool, ends_ms: int | None, leave: str = "LeaveGroup"
+) -> str:
+    """A member whose connection was closed and that is still one, as a sentence: what it keeps (``kept``, "" for nothing;
+    ``several``: more than one) and until when its session ends, if that is known."""
+    words = f"{kept} stay{'' if several else 's'} assigned to it" if kept else "it is a member"
+    until = "its session ends" + ("" if ends_ms is None else f" at {clock(ends_ms)}")
+    return f"the connection of {who} was closed at {clock(closed_ms)} without a {leave}: {words} until {until}"
 
 
 def advice(what: str, closed: bool = False, *, consumers: bool = True, static: bool = False) -> str:

@@ -79,3 +79,29 @@ def test_a_frozen_member_of_a_share_group_holds_records_and_no_rebalance(tmp_pat
     kinds = {one["kind"] for one in findings_of(tmp_path)}
     assert "session expired" in kinds
     assert "slow rebalance" not in kinds
+
+
+def test_a_wait_of_a_group_says_which_transaction_its_readers_wait_for(tmp_path: Path) -> None:
+    steps = "steps:\n  - when: {client: p-1, reports: committed}\n    do: {fault: {api: EndTxn, hang: true, times: 1}, as: held}\n"
+    steps += "  - after: 12s\n    do: {mark: waits}\n  - after: 30s\n    do: {mark: end}\n"
+    producer = PRODUCER.format(name="p-1", more=", transaction_timeout: 20s, request_timeout: 60s")
+    events = replayed(HEAD + PAYMENTS + producer + READER + steps + READS, tmp_path)
+    at_ms = next(event["ts_ms"] for event in events if event.get("text") == "waits")
+    waits = recent([event for event in events if event["ts_ms"] <= at_ms], "audit")
+    assert re.search(r"  orders-app's transaction of .*never answer.*reader waited there for", waits)
+    slow = [line for line in recent(events, "audit").splitlines() if "orders-app's transaction" in line]
+    assert len(slow) == 1  # those that were committed, and for which it waited for a second, are none of its troubles
+
+
+def test_a_killed_member_of_a_stable_classic_group_keeps_its_partitions_until_its_session_ends(tmp_path: Path) -> None:
+    clients = "".join(
+        f"  - {{name: app-{n}, group: billing, topics: [orders], session_timeout: 45s}}\n" for n in (1, 2)
+    )
+    steps = "steps:\n  - when: {group: billing, state: Stable, members: 2}\n"
+    steps += "  - after: 10s\n    do: {client: app-1, action: crash}\n  - after: 20s\n    do: {mark: end}\n"
+    expect = "expect:\n  - group: {billing: {members: 2}}\n"
+    events = replayed(HEAD + ORDERS + clients + steps + expect, tmp_path)
+    kept = r"he connection of app-1 was closed at \S+ without a LeaveGroup: orders-\d and orders-\d stay assigned to it until its session "
+    assert re.search(kept, " ".join(paragraphs(events)))
+    assert re.search(kept, recent(events, "billing"))
+    assert "app-2 was closed" not in recent(events, "billing")
