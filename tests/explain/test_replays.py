@@ -105,3 +105,33 @@ def test_a_killed_member_of_a_stable_classic_group_keeps_its_partitions_until_it
     assert re.search(kept, " ".join(paragraphs(events)))
     assert re.search(kept, recent(events, "billing"))
     assert "app-2 was closed" not in recent(events, "billing")
+
+
+def test_a_refused_instance_id_names_its_holder_and_until_when(tmp_path: Path) -> None:
+    clients = "".join(
+        f"  - {{name: {name}, group: billing, topics: [orders], kind: consumer, instance_id: pod-1{more}}}\n"
+        for name, more in (("east", ""), ("west", ", start: false"))
+    )
+    steps = "steps:\n  - when: {group: billing, state: Stable, members: 1}\n    do: {client: west, action: start}\n"
+    steps += "  - after: 30s\n    do: {client: east, action: crash}\n  - after: 80s\n    do: {mark: end}\n"
+    events = replayed(HEAD + ORDERS + clients + steps + STABLE, tmp_path)
+    (one,) = [one for one in findings_of(tmp_path) if one["kind"] == "instance id in use"]
+    assert re.fullmatch(
+        r"west \([\d.]+\) was refused the group.instance.id pod-1 of billing \d+ times from [\d:.]+ on, for [^:]+: east "
+        r"\([\d.]+\) held it until [\d:.]+, when its session expired\.",
+        one["text"],
+    )
+    assert one["advice"].startswith("The holder ended without a leaving heartbeat")
+    assert any("is held by east at" in each and "when its session expired" in each for each in paragraphs(events))
+
+
+def test_two_processes_with_one_instance_id_are_advised_to_have_two(tmp_path: Path) -> None:
+    clients = "".join(
+        f"  - {{name: {name}, group: billing, topics: [orders], kind: consumer, instance_id: pod-1{more}}}\n"
+        for name, more in (("east", ""), ("west", ", start: false"))
+    )
+    steps = "steps:\n  - when: {group: billing, state: Stable, members: 1}\n    do: {client: west, action: start}\n"
+    replayed(f"{HEAD}{ORDERS}{clients}{steps}  - after: 30s\n    do: {{mark: end}}\n{STABLE}", tmp_path)
+    (one,) = findings_of(tmp_path)
+    assert one["text"].endswith(") held it.")
+    assert one["advice"].startswith("Two processes run with one group.instance.id")
