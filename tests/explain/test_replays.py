@@ -135,3 +135,30 @@ def test_two_processes_with_one_instance_id_are_advised_to_have_two(tmp_path: Pa
     (one,) = findings_of(tmp_path)
     assert one["text"].endswith(") held it.")
     assert one["advice"].startswith("Two processes run with one group.instance.id")
+
+
+def test_a_share_group_at_the_limit_of_its_records_in_flight(tmp_path: Path) -> None:
+    head = HEAD.replace("'4.2'", "'4.2', config: {group.share.partition.max.record.locks: 100}")
+    topics = "topics:\n  - {name: orders, partitions: 1, rate: 50/s}\nclients:\n"
+    clients = "".join(
+        f"  - {{name: s-{n}, group: billing, topics: [orders], kind: share{more}}}\n"
+        for n, more in ((1, ", commit: never"), (2, ""))
+    )
+    steps = "steps:\n  - when: {group: billing, state: Stable, members: 2}\n  - after: 25s\n    do: {mark: full}\n"
+    events = replayed(f"{head}{topics}{clients}{steps}  - after: 20s\n    do: {{mark: end}}\n{STABLE}", tmp_path)
+    at_ms = next(event["ts_ms"] for event in events if event.get("text") == "full")
+    waits = recent([event for event in events if event["ts_ms"] <= at_ms], "billing")
+    limit = "100 are in flight, as many as group.share.partition.max.record.locks allows; s-1 has 100"
+    assert re.search(
+        rf"no member is given more records of orders-0 since \S+ \(2\d[.\d]* s\): {limit}$", waits, re.MULTILINE
+    )
+    was = limit.replace("are in", "were in").replace("has", "had")
+    assert re.search(
+        rf"no member was given more records of orders-0 until \S+ \([\d.]+ s\): {was}", " ".join(paragraphs(events))
+    )
+
+
+def test_a_share_group_with_room_is_not_at_its_limit(tmp_path: Path) -> None:
+    clients = "  - {name: s-1, group: billing, topics: [orders], kind: share, work: 50ms}\n"
+    steps = "steps:\n  - when: {group: billing, state: Stable, members: 1}\n  - after: 10s\n    do: {mark: end}\n"
+    assert "in flight" not in recent(replayed(HEAD + ORDERS + clients + steps + STABLE, tmp_path), "billing")
