@@ -393,6 +393,7 @@ class Journal:
     events: list[Event]
     seq: int
     open_requests: dict[int, Event]
+    described_since: int
     generations: dict[str, set[int]]
     describe: Callable[[str | None], str]
     def subscribe(self, listener: Listener) -> Callable[[], None]: ...

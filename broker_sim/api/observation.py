@@ -131,12 +131,16 @@ class Observation:
 
 
 def _recent_history(journal: Journal, group: str | None) -> str:
-    """The recent history of the group, or the journal's last events if ``group`` is None: for the text of a WaitTimeout."""
+    """The recent history of the group, or the journal's last events if ``group`` is None, of the part of the journal that is described:
+    for the text of a WaitTimeout."""
+    from broker_sim.explain.parts import events_after
+
+    events = events_after(journal.events, journal.described_since)
     if group is None:
         from broker_sim.explain.refused_clients import refused_lines
 
-        refused = (f"  {line}" for line in refused_lines(journal.events))
+        refused = (f"  {line}" for line in refused_lines(events))
         return "\n".join(filter(None, [*refused, journal.last_events()]))
     from broker_sim.explain import recent
 
-    return recent(journal.events, group)
+    return recent(events, group)

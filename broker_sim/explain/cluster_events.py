@@ -16,7 +16,8 @@ __all__ = ["ClusterEvents"]
 
 TROUBLES = {"error": "reported an error", "commit_failed": "could not commit", "lost": "lost its partitions"}
 SHORT_LOAD_MS = 50
-_TIMES = re.compile(r"\btimes=(\d+)\b")
+_TIMES = re.compile(r"\btimes=(\d+)\b|, (?:(once)|at most (\d+) times)[,:]")
+"""How often a rule matches at most, as rules write it."""
 
 
 class ClusterEvents:
@@ -85,9 +86,10 @@ class ClusterEvents:
         name = str(event.get("fault"))
         self.just_loaded = False
         self.fault_hits[name] += 1
-        span, times = self.fault_spans.get(name), _TIMES.search(text(event, "rule") or "")
-        if span is not None and span.to_ms is None and times is not None and self.fault_hits[name] >= int(times[1]):
-            span.to_ms, span.used_up = self.ts_ms, int(times[1])
+        span, written = self.fault_spans.get(name), _TIMES.search(text(event, "rule") or "")
+        times = None if written is None else 1 if written[2] else int(written[1] or written[3])
+        if span is not None and span.to_ms is None and times is not None and self.fault_hits[name] >= times:
+            span.to_ms, span.used_up = self.ts_ms, times
 
     def _fault_removed(self, event: Event) -> None:
         span = self.fault_spans.get(str(event.get("fault")))

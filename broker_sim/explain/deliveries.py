@@ -74,6 +74,30 @@ class SharePartitionHistory:
     losses: list[tuple[int, str, int, int, int]] = field(default_factory=list)
     """Committed records that the log has lost: when, ``head`` or ``tail``, first and last offset, the group's start offset then."""
     reached: int | None = None
+    most_locks: int | None = None
+    """group.share.partition.max.record.locks when its leader loaded it."""
+
+    def full(self) -> Iterator[tuple[int, int | None, Counter[str]]]:
+        """Stretches in which members had as many records as ``most_locks``: from when to when (None: to the end), and how many each
+        member had at its beginning."""
+        if self.most_locks is None:
+            return
+        steps: list[tuple[int, int, str]] = []
+        for all_ in self.records.values():
+            for one in all_:
+                steps.append((one.ts_ms, 1, one.member))
+                steps += [(one.ended_ms or one.ts_ms, -1, one.member)] if one.end else []
+        had: Counter[str] = Counter()
+        since: tuple[int, Counter[str]] | None = None
+        for ts_ms, number_, member in sorted(steps, key=lambda step: step[:2]):
+            had[member] += number_
+            if since is None and had.total() >= self.most_locks:
+                since = ts_ms, +had
+            elif since is not None and had.total() < self.most_locks:
+                yield since[0], ts_ms, since[1]
+                since = None
+        if since is not None:
+            yield since[0], None, since[1]
 
     def ends(self) -> Counter[str]:
         """How deliveries have ended: what by -> how often; "" of those that have not."""
@@ -130,6 +154,7 @@ class ShareGroupReader:
     def _share_partition(self, event: Event, partition: SharePartitionHistory) -> None:
         ts_ms = number(event, "ts_ms") or 0
         if event.get("action") == "loaded":
+            partition.most_locks = number(event, "max_record_locks")
             partition.loads.append((ts_ms, number(event, "leader_epoch") or 0))
         elif event.get("action") == "unloaded":
             for _, delivery in list(

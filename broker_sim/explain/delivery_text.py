@@ -24,6 +24,8 @@ _SHOWN = 6
 """Deliveries of one record that are printed one by one."""
 _MOST = 30
 """Entries of a group that are printed; the rest is counted."""
+_WORTH_TELLING_MS = 1000
+"""Stretches that are shorter are the usual time of work on what a member was given."""
 _SETTLED = ("acknowledged", "archiving", "archived")
 
 
@@ -35,10 +37,12 @@ def summary(events: Iterable[Event], group: str) -> tuple[str, list[tuple[int, s
     things: list[tuple[int, str]] = []
     for partition in reader.partitions.values():
         things += _of(partition, reader)
-    things += _skipped(skipped for partition in reader.partitions.values() for skipped in partition.skipped)
     things.sort()
     if len(things) > _MOST:
         things = [*things[:_MOST], (things[_MOST][0], f"... {len(things) - _MOST} more ...")]
+    things += _skipped(skipped for partition in reader.partitions.values() for skipped in partition.skipped)
+    things += [entry for partition in reader.partitions.values() for entry in _full(partition, reader)]
+    things.sort()
     standing = f"{reader.state}, epoch {reader.epoch}, {count(reader.size, 'member')}" if reader.state else "not seen"
     head = [
         f"Share group {group}: {standing}.",
@@ -104,6 +108,21 @@ def _of(partition: SharePartitionHistory, reader: ShareGroupReader) -> list[tupl
         for ts_ms, first, last, error in partition.refused
     ]
     return lines
+
+
+def _full(partition: SharePartitionHistory, reader: ShareGroupReader) -> Iterator[tuple[int, str]]:
+    """When no member was given records, as members had as many as the group may have in flight, and which members."""
+    for from_ms, to_ms, had in partition.full():
+        lasted = (reader.last_ms if to_ms is None else to_ms) - from_ms
+        if lasted < _WORTH_TELLING_MS:
+            continue
+        is_over = to_ms is not None
+        has, are, is_ = ("had", "were", "was") if is_over else ("has", "are", "is")
+        whose = joined([f"{reader.names.get(member, member)} {has} {number}" for member, number in had.most_common(3)])
+        when = f"until {clock(to_ms)}" if to_ms is not None else f"since {clock(from_ms)}"
+        words = f"no member {is_} given more records of {partition.log} {when} ({duration_text(lasted)})"
+        limit = f"{partition.most_locks} {are} in flight, as many as group.share.partition.max.record.locks allows"
+        yield from_ms, f"{words}: {limit}; {whose}"
 
 
 def _lost(log: str, part: str, first: int, last: int, start: int) -> str:

@@ -10,22 +10,25 @@ subscriptions, partitions, assignor; where none of them has, that is said.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from broker_sim.common.text import clock, duration_text
 from broker_sim.explain.causes import BY_HANDLE, HANDLE
 from broker_sim.explain.epoch_steps import ACTIVE, EpochStep, EpochSteps, MemberSnapshot, Unit
 from broker_sim.explain.events import Event, items, number, table, text
-from broker_sim.explain.phrases import Advance, an, caller, count, joined, shortened
+from broker_sim.explain.holdups import LEAVING_HEARTBEAT, dead_in_words, in_words, kept_in_words
+from broker_sim.explain.last_requests import LEFT_FOR_A_WHILE, LastRequests
+from broker_sim.explain.phrases import Advance, caller, count, joined, shortened
 
 __all__ = ["TimelineEntry", "holding_words", "summary"]
 
 _WORTH_TELLING_MS = 100
 """Waits that are shorter are the usual step from one heartbeat to the next, on clocks that don't stand still."""
+_LONG_MS = 10_000
+"""Members reach an epoch with their next heartbeats, of which one comes every 5 s by default."""
 _DEAD = "Dead"
-LEFT_FOR_A_WHILE = -2
-"""The member epoch of a static member that has left and may come back."""
+_UNSETTLED = ("Assigning", "Reconciling")
 _OUT = {
     "session": "its session expired",
     "revocation": "it had not revoked what it was to give up within its rebalance timeout",
@@ -54,6 +57,17 @@ class _Wait:
     owner: str
 
 
+@dataclass(slots=True)
+class _Unsettled:
+    """A stretch in which the group was not Stable. ``expired``: members whose sessions ended in it, when, and whether they were
+    dead."""
+
+    from_ms: int
+    epochs: list[int]
+    expired: list[tuple[MemberSnapshot, int, bool]] = field(default_factory=list)
+    request: int = 0
+
+
 class _EpochReader:
     def __init__(self, group: str, statics: Mapping[str, str]) -> None:
         self.group, self.statics = group, statics
@@ -71,29 +85,22 @@ class _EpochReader:
         """When it stopped being an epoch-based group, and its last epoch, if it has."""
         self.clients: dict[int, str] = {}
         """Whose a LeaveGroup or DeleteGroups is, by its request's number."""
-        self.last: dict[str, tuple[str, int, int]] = {}
-        """Member -> the API, time and connection of its last request."""
-        self.closed: dict[int, int] = {}
-        """Connection -> when it was closed."""
+        self.last = LastRequests()
+        self.unsettled: _Unsettled | None = None
 
     def asked(self, event: Event) -> None:
         """A request for the group: of a member, or of a client that removes one."""
         if event.get("api") in ("LeaveGroup", "DeleteGroups"):
             self.clients[number(event, "request") or 0] = text(event, "client_id") or ""
-        member = text(event, "member")
-        if member is not None:
-            self.last[member] = text(event, "api") or "?", number(event, "ts_ms") or 0, number(event, "connection") or 0
-
-    def connection(self, event: Event) -> None:
-        """A connection was opened or closed."""
-        if event.get("action") == "closed":
-            self.closed[number(event, "connection") or 0] = number(event, "ts_ms") or 0
+        self.last.asked(event)
 
     def take(self, event: Event) -> None:
         ts_ms = number(event, "ts_ms") or 0
         self.request = number(table(event, "cause"), "request") or self.request
         earlier = set(self.names)
         step = self.steps.take(event)
+        if text(step.cause, "kind") in ("load", "unload"):
+            self.last.loaded(ts_ms)
         self._name(event)
         self.state, self.log = step.state, text(event, "log") or self.log
         if step.state == _DEAD:
@@ -102,6 +109,7 @@ class _EpochReader:
             self.topology = None, ""
             self.stale.clear()
             self.waits.clear()
+            self.unsettled = None
             return
         self.ended = None
         if step.moved:
@@ -109,7 +117,8 @@ class _EpochReader:
         else:
             self._note_static(step)
         self._check_topology(event, ts_ms)
-        self._update_waits(ts_ms)
+        self._update_waits(step)
+        self._note_unsettled(step)
 
     def _note_static(self, step: EpochStep) -> None:
         """Static members that left for a while, or came back under another member id: neither moves the epoch."""
@@ -203,14 +212,15 @@ class _EpochReader:
         return "" if client is None else f" by {caller(client)} ({text(step.cause, 'api')})"
 
     def _end_of_session(self, step: EpochStep) -> str:
-        """When a member whose session expired was heard of last, and whether its connection had been closed."""
-        last = self.last.get(step.removed[0])
-        if text(step.cause, "timer") != "session" or last is None:
+        """When a member whose session expired was heard of last, whether its connection had been closed, and what had no owner."""
+        member = step.before[step.removed[0]]
+        words = self.last.words(member.member)
+        if text(step.cause, "timer") != "session" or not words:
             return ""
-        api, ts_ms, connection = last
-        closed_ms = self.closed.get(connection)
-        words = f" (its last request was {an(api)} at {clock(ts_ms)}"
-        return words + (f"; its connection was closed at {clock(closed_ms)})" if closed_ms is not None else ")")
+        died_ms, alone = self.last.died_ms(member), _without_others(member, step.before)
+        if died_ms is not None and alone and step.ts_ms - died_ms >= _WORTH_TELLING_MS:
+            words += f"; {_unit_words(alone)} had no living owner for {duration_text(step.ts_ms - died_ms)}"
+        return f" ({words})"
 
     def _changed(self, step: EpochStep) -> str:
         """What else than its members has moved its epoch."""
@@ -281,7 +291,7 @@ class _EpochReader:
             None,
         )
 
-    def _update_waits(self, ts_ms: int) -> None:
+    def _update_waits(self, step: EpochStep) -> None:
         owners = self._owners()
         lacking = {
             (member_id, unit): owner
@@ -295,31 +305,102 @@ class _EpochReader:
                 del self.waits[key]
                 over.setdefault((key[0], wait.owner, wait.since_ms), []).append(wait.unit)
         for (member_id, owner, since_ms), units in over.items():
-            self._describe_wait(ts_ms, member_id, owner, since_ms, units, over=True)
+            if step.ts_ms - since_ms >= _WORTH_TELLING_MS:
+                self._note(step.ts_ms, self._wait_over(step, member_id, owner, since_ms, units))
         for key, owner in lacking.items():
-            self.waits.setdefault(key, _Wait(ts_ms, key[1], owner))
+            self.waits.setdefault(key, _Wait(step.ts_ms, key[1], owner))
 
-    def _describe_wait(
-        self, ts_ms: int, member: str, owner: str, since_ms: int, units: list[Unit], *, over: bool
-    ) -> None:
-        if ts_ms - since_ms < _WORTH_TELLING_MS:
-            return
-        what = _unit_words(units)
+    def _wait_over(self, step: EpochStep, member: str, owner: str, since_ms: int, units: list[Unit]) -> str:
+        """How long a member waited for what another one had, and what ended the wait."""
         waiting, holding = self.names.get(member, member), self.names.get(owner, owner)
-        time = duration_text(ts_ms - since_ms)
-        words = f"{waiting} waited {time} for {what}, which {holding} had not revoked"
+        words = f"{waiting} waited {duration_text(step.ts_ms - since_ms)} for {_unit_words(units)}, "
+        if owner in step.removed and step.removed_by == "session_expired":
+            closed = self.last.died_ms(step.before[owner]) is not None
+            return words + in_words("session", holding, several=False, closed=closed, leave=LEAVING_HEARTBEAT)
+        if owner in step.removed and step.removed_by == "left":
+            return words + f"until {holding} left, or was removed"
+        itself = f", until {waiting} itself was removed or left" if member in step.removed else ""
+        return f"{words}which {self._holder(owner, step.before)} had not revoked{itself}"
+
+    def _holder(self, owner: str, members: Mapping[str, MemberSnapshot]) -> str:
+        """A member that others wait for, and since when it is dead, if it is."""
+        name, died_ms = self.names.get(owner, owner), self.last.died_ms(members[owner]) if owner in members else None
+        return name if died_ms is None else f"{name}, dead since {clock(died_ms)},"
+
+    def _note_unsettled(self, step: EpochStep) -> None:
+        """A stretch in which the group is not Stable begins, continues with members whose sessions expire, or ends."""
+        if self.unsettled is not None:
+            self.unsettled.epochs.append(step.epoch or 0)
+            if step.removed and step.removed_by == "session_expired":
+                expired = [step.before[name] for name in step.removed if step.before[name].epoch != LEFT_FOR_A_WHILE]
+                self.unsettled.expired += [
+                    (member, step.ts_ms, self.last.died_ms(member) is not None) for member in expired
+                ]
+        if step.state in _UNSETTLED:
+            if self.unsettled is None:
+                self.unsettled = _Unsettled(step.ts_ms, [step.epoch or 0], request=self.request)
+            return
+        if self.unsettled is not None and self.unsettled.expired:
+            self._describe_unsettled(self.unsettled, step.ts_ms, over=True)
+        self.unsettled = None
+
+    def _describe_unsettled(self, what: _Unsettled, until_ms: int, *, over: bool) -> None:
+        """Who held the group up, and until when."""
+        if until_ms - what.from_ms < _LONG_MS:
+            return
+        lasted = duration_text(until_ms - what.from_ms)
+        between = f"from {clock(what.from_ms)} to {clock(until_ms)}" if over else f"since {clock(what.from_ms)}"
+        first, last = what.epochs[0], what.epochs[-1]
+        epochs = f"epoch {first}" if first == last else f"epochs {first} to {last}"
+        clauses = []
+        for closed in (True, False):
+            some: list[tuple[MemberSnapshot, int | None]] = [
+                (one, at) for one, at, dead in what.expired if dead is closed
+            ]
+            clauses += [self._dead(some, closed=closed, ended=True)] if some else []
         if not over:
-            words = f"{waiting} has waited {time} for {what}, which {holding} has not revoked"
-        self._note(ts_ms, words)
+            dead = [member for member in self.known.values() if self.last.died_ms(member) is not None]
+            now = sorted([(one, self.last.session_ends_ms(one)) for one in dead], key=lambda at: at[1] or 0)
+            clauses += [self._dead(now, closed=True, ended=False)] if now else []
+        was = "was not" if over else "has not been"
+        if clauses:
+            words = f"the group {was} Stable {between} ({lasted}, {epochs}): {'; '.join(clauses)}"
+            self.out.append(TimelineEntry(what.from_ms if over else until_ms, words, what.request, "trouble"))
+
+    def _dead(self, members: list[tuple[MemberSnapshot, int | None]], *, closed: bool, ended: bool) -> str:
+        names = [self.names[member.member] for member, _ in members]
+        at = ["an unknown time" if ms is None else clock(ms) for _, ms in members]
+        until = joined([f"{ms} ({name})" for ms, name in zip(at, names, strict=True)]) if len(names) > 1 else at[0]
+        return dead_in_words(joined(names), until, len(names) > 1, closed=closed, ended=ended)
 
     def end(self, last_ms: int) -> list[TimelineEntry]:
         """The paragraphs at the journal's end."""
+        if self.unsettled is not None:
+            self._describe_unsettled(self.unsettled, last_ms, over=False)
+        for member in self.known.values():
+            died_ms, owned = self.last.died_ms(member), _without_others(member, self.known)
+            if died_ms is not None and last_ms - died_ms >= _WORTH_TELLING_MS:
+                kept, ends_ms = _unit_words(owned) if owned else "", self.last.session_ends_ms(member)
+                name = self.names[member.member]
+                words = kept_in_words(name, died_ms, kept, len(owned) != 1, ends_ms, LEAVING_HEARTBEAT)
+                self.out.append(TimelineEntry(last_ms, words, self.request, "trouble"))
         still: dict[tuple[str, str, int], list[Unit]] = {}
-        for (member, _), wait in self.waits.items():
-            still.setdefault((member, wait.owner, wait.since_ms), []).append(wait.unit)
-        for (member, owner, since_ms), units in still.items():
-            self._describe_wait(last_ms, member, owner, since_ms, units, over=False)
+        for (member_id, _), wait in self.waits.items():
+            still.setdefault((member_id, wait.owner, wait.since_ms), []).append(wait.unit)
+        for (member_id, owner, since_ms), units in still.items():
+            if last_ms - since_ms >= _WORTH_TELLING_MS:
+                waiting, holding = self.names.get(member_id, member_id), self._holder(owner, self.known)
+                time, what = duration_text(last_ms - since_ms), _unit_words(units)
+                self._note(last_ms, f"{waiting} has waited {time} for {what}, which {holding} has not revoked")
         return sorted(self.out, key=lambda line: line.ts_ms)
+
+
+def _without_others(member: MemberSnapshot, members: Mapping[str, MemberSnapshot]) -> list[Unit]:
+    """What a member has and no other one: of tasks the active ones."""
+    others = {
+        unit for other in members.values() if other.member != member.member for unit in other.has | other.revoking
+    }
+    return sorted(unit for unit in member.has | member.revoking if unit.role in ("", ACTIVE) and unit not in others)
 
 
 def holding_words(who: str, has: frozenset[Unit], revoking: frozenset[Unit], missing: frozenset[Unit]) -> str:
@@ -372,7 +453,7 @@ def summary(
             elif kind == "request" and mine:
                 reader.asked(event)
             elif kind == "connection":
-                reader.connection(event)
+                reader.last.connection(event)
     if not met:
         return None
     things = reader.end(last_ms)

@@ -16,8 +16,9 @@ from broker_sim.explain import delivery_text, epochs
 from broker_sim.explain.commit_text import commit_words
 from broker_sim.explain.events import Event, names_in, text
 from broker_sim.explain.history import history
+from broker_sim.explain.last_requests import HEARTBEATS
 from broker_sim.explain.model import History
-from broker_sim.explain.moments import failures, moments, single_moments
+from broker_sim.explain.moments import Moment, disconnected_words, failures, moments, single_moments
 from broker_sim.explain.phrases import (
     Advance,
     advance_of,
@@ -30,7 +31,6 @@ from broker_sim.explain.phrases import (
 )
 from broker_sim.explain.rebalance_text import life_of, rebalance_text, series_text, unstable
 from broker_sim.explain.rebalances import DEAD
-from broker_sim.explain.refusals import HEARTBEATS
 from broker_sim.explain.replacements import replacement_notes
 from broker_sim.explain.transaction_requests import request_runs, run_text
 from broker_sim.explain.transaction_text import is_trouble, stable_offset_text
@@ -144,10 +144,11 @@ def _entries(
     return with_advances_joined(sorted([*own, *entries], key=lambda entry: (entry.ts_ms, entry.request)))
 
 
-def _transactions(past: History) -> Iterator[Paragraph]:
-    """Those that did not end as meant, or blocked readers; and what their producers were refused outside of them."""
+def _transactions(past: History, *, committed: bool = True) -> Iterator[Paragraph]:
+    """Those that did not end as meant, or blocked readers; and what their producers were refused outside of them. ``committed``: also
+    those that were committed, and so only slow."""
     for transaction in past.transactions:
-        if is_trouble(transaction, past.last_ms):
+        if is_trouble(transaction, past.last_ms) and (committed or transaction.result != "committed"):
             yield Paragraph(
                 transaction.begun_ms or past.first_ms,
                 "trouble",
@@ -313,6 +314,7 @@ def paragraphs(past: History) -> list[Paragraph]:
         for replacement in replacement_notes(past)
     ]
     result += _transactions(past)
+    result += [Paragraph(past.last_ms, "trouble", f"{_capital(words)}.", 1 << 62) for words in disconnected_words(past)]
     result += [
         Paragraph(stretch.from_ms, "trouble", series_text(past, stretch), stretch.rebalances[0].order)
         for stretch in past.series
@@ -354,6 +356,8 @@ def recent(events: Iterable[Event], group: str, limit: int = 15) -> str:
     on = [span_words(past, span, past.last_ms) for span in past.spans if span.to_ms is None]
     lines += [f"  now: {words}" for words in on]
     shown = moments(past)
+    of_transactions = (Moment(part.ts_ms, part.text.removesuffix(".")) for part in _transactions(past, committed=False))
+    shown = sorted([*shown, *of_transactions], key=lambda moment: moment.ts_ms)
     left_out = len(shown) - max(limit, 0)
     if left_out > 0:
         lines.append(f"  ... {left_out} earlier")

@@ -21,10 +21,10 @@ from broker_sim.explain.deliveries import ShareGroupReader as Deliveries
 from broker_sim.explain.epoch_steps import EpochSteps, from_epochs, note_holdings
 from broker_sim.explain.events import Call, Event, GroupSnapshot, items, names_in, number, table, text
 from broker_sim.explain.first_lookup import FirstLookup
-from broker_sim.explain.model import Arrival, History, MemberInfo, Rebalance, Removal, Replacement, Span
+from broker_sim.explain.model import Arrival, Disconnected, History, MemberInfo, Rebalance, Removal, Replacement, Span
 from broker_sim.explain.offsets import Offsets
 from broker_sim.explain.rebalance_series import rebalance_series
-from broker_sim.explain.rebalances import COMPLETING, DEAD, PREPARING, Cause, GroupStep, Rebalances, begins
+from broker_sim.explain.rebalances import COMPLETING, DEAD, PREPARING, STABLE, Cause, GroupStep, Rebalances, begins
 from broker_sim.explain.refusals import Refusals
 from broker_sim.explain.short_ids import short_names
 from broker_sim.explain.topic_events import TopicEvents
@@ -53,7 +53,7 @@ class _HistoryReader:
         self.causes = Causes(self.history)
         self.rebalances = Rebalances(Rebalance, self.causes.closed_ms)
         self.history.rebalances = self.rebalances.rebalances
-        self.ts_ms = 0
+        self.ts_ms = self.loaded_ms = 0
         self.order = 0  # how many events were read
         self.started = False
         self.early_hits: dict[int, list[str]] = {}
@@ -198,6 +198,8 @@ class _HistoryReader:
         ):
             before = after  # the journal has begun just now, and says what is there
         cause = self.causes.of(table(event, "cause"), before, after, self.calls, self.ts_ms)
+        if cause.kind in ("loaded", "unloaded"):
+            self.loaded_ms = self.ts_ms
         came_back, self.came_back = self.came_back, None
         if came_back is not None and before is None and after is not None:
             before, cause = came_back
@@ -436,6 +438,18 @@ class _HistoryReader:
         elif request is not None:
             self.early_hits[request] = [*self.early_hits.get(request, []), verdict]
 
+    def _disconnected(self) -> list[Disconnected]:
+        """Members of a Stable group whose connection was closed since the group was loaded; each that is alive comes back."""
+        now, result = self.history.now, []
+        for name, member_row in now.members.items() if now is not None and now.state == STABLE else ():
+            closed_ms, call = self.causes.closed_ms(name), self.causes.last_call.get(name)
+            if call is None or closed_ms is None or closed_ms < self.loaded_ms or self.ts_ms - closed_ms < 1000:
+                continue
+            session_ms = number(member_row, "session_timeout_ms")
+            ends_ms = None if session_ms is None else call.ts_ms + session_ms
+            result.append(Disconnected(name, closed_ms, ends_ms, _assigned(member_row)))
+        return result
+
     # --- the end --------------------------------------------------------------------------------------------------------
 
     def finish(self) -> History:
@@ -450,6 +464,7 @@ class _HistoryReader:
                 info.admitted = False
                 info.last_ms = call.answered_ms or call.ts_ms
                 past.members[call.member] = info
+        past.disconnected = self._disconnected()
         past.names = short_names(past.members.values(), past.hosts)
         self.refusals.finish()
         self.offsets.finish()
@@ -465,6 +480,18 @@ class _HistoryReader:
             rebalance.following = following
         past.series = rebalance_series(past.rebalances)
         return past
+
+
+def _assigned(member_row: Event) -> list[str]:
+    """The partitions of a member of a classic group, in order."""
+    places = [
+        (str(topic), index) for topic, some in table(member_row, "assignment").items() for index in _numbers(some)
+    ]
+    return [f"{topic}-{index}" for topic, index in sorted(places)]
+
+
+def _numbers(value: object) -> list[int]:
+    return [one for one in value if isinstance(one, int)] if isinstance(value, list) else []
 
 
 def replaced(before: GroupSnapshot, after: GroupSnapshot) -> list[tuple[str, str, str]]:

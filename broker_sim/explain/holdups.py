@@ -15,9 +15,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from broker_sim.common.text import clock
 from broker_sim.explain.rebalances import Cause, Phases
 
-__all__ = ["HOLDUPS", "Holdup", "advice", "chief", "holdups", "in_words"]
+__all__ = [
+    "HOLDUPS",
+    "LEAVING_HEARTBEAT",
+    "PERHAPS_ALIVE",
+    "Holdup",
+    "advice",
+    "chief",
+    "dead_in_words",
+    "holdups",
+    "in_words",
+]
 
 What = Literal[
     "session",
@@ -142,8 +153,17 @@ def _of_assignment(phases: Phases, closed_ms: int, ended_ms: int) -> list[Holdup
     return [Holdup("leader", phases.synced_ms - closed_ms, leader), Holdup("log", ended_ms - phases.synced_ms)]
 
 
-def in_words(what: str, who: str, several: bool, closed: bool = False) -> str:
-    """What was waited for, as a clause: ``until the session of app-1 expired``. ``who``: their names; ``several``: more than one."""
+PERHAPS_ALIVE = (
+    " If the process was alive and only sent its heartbeats late, look at its machine and its garbage collections."
+)
+"""Advice about an expired session whose connection was not closed."""
+LEAVING_HEARTBEAT = "leaving heartbeat"
+"""How a member of an epoch-based group leaves, in the place of a LeaveGroup."""
+
+
+def in_words(what: str, who: str, several: bool, closed: bool = False, leave: str = "LeaveGroup") -> str:
+    """What was waited for, as a clause: ``until the session of app-1 expired``. ``who``: their names; ``several``: more than one;
+    ``closed``: whether their connections had been closed before, without a ``leave``."""
     if what in _ENDED_BY_TIMERS:
         plural = "s" if several else ""
         words = {
@@ -151,7 +171,7 @@ def in_words(what: str, who: str, several: bool, closed: bool = False) -> str:
             "rebalance timeout": f"until the rebalance timeout expired, without a JoinGroup of {who}",
             "sync": f"without a SyncGroup of {who}",
         }[what]
-        return words + (f", whose connection{plural} had been closed without a LeaveGroup" if closed else "")
+        return words + (f", whose connection{plural} had been closed without a {leave}" if closed else "")
     return {
         "rejoin": f"until {who} rejoined last",
         "leave": f"until {who} left, or {'were' if several else 'was'} removed",
@@ -160,6 +180,25 @@ def in_words(what: str, who: str, several: bool, closed: bool = False) -> str:
         "leader": f"until the leader {who} sent the assignment" if who else "until the leader sent the assignment",
         "log": "until the log had stored the assignment",
     }.get(what, "")
+
+
+def dead_in_words(who: str, until: str, several: bool, *, closed: bool = True, ended: bool = True) -> str:
+    """Which members of an epoch-based group were dead, and ``until`` when their sessions ran, as a clause. ``closed``: whether their
+    connections had been closed; else only their heartbeats were missing. ``ended``: whether the sessions have."""
+    its = "their sessions" if several else "its session"
+    ran = ("ran" if ended else "run" if several else "runs") + f" until {until}"
+    was = ("were" if several else "was") if ended else ("are" if several else "is")
+    return f"{who} {was} dead: {its} {ran}" if closed else f"{who} sent no heartbeat: {its} {ran}"
+
+
+def kept_in_words(
+    who: str, closed_ms: int, kept: str, several: bool, ends_ms: int | None, leave: str = "LeaveGroup"
+) -> str:
+    """A member whose connection was closed and that is still one, as a sentence: what it keeps (``kept``, "" for nothing;
+    ``several``: more than one) and until when its session ends, if that is known."""
+    words = f"{kept} stay{'' if several else 's'} assigned to it" if kept else "it is a member"
+    until = "its session ends" + ("" if ends_ms is None else f" at {clock(ends_ms)}")
+    return f"the connection of {who} was closed at {clock(closed_ms)} without a {leave}: {words} until {until}"
 
 
 def advice(what: str, closed: bool = False, *, consumers: bool = True, static: bool = False) -> str:
@@ -177,8 +216,7 @@ def advice(what: str, closed: bool = False, *, consumers: bool = True, static: b
                 " The group waits for one that does not return until its session expires: a shorter session.timeout.ms, or an"
                 " administrator who removes it, avoids that."
             )
-        more = " If the process was alive and only sent its heartbeats late, look at its machine and its garbage collections."
-        return words if closed else words + more
+        return words if closed else words + PERHAPS_ALIVE
     return _ADVICE.get(what, "") if consumers else _OF_OTHERS.get(what, _ADVICE.get(what, ""))
 
 

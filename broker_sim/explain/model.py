@@ -14,6 +14,7 @@ from broker_sim.explain.transaction_model import BlockedStableOffset, Transactio
 
 __all__ = [
     "Arrival",
+    "Disconnected",
     "History",
     "Incident",
     "MemberInfo",
@@ -140,6 +141,17 @@ class Span:
 
 
 @dataclass(slots=True)
+class Disconnected:
+    """A member of a Stable classic group at the journal's end whose connection was closed. ``ends_ms``: when its session ends; None if
+    that is unknown. ``partitions``: those that are assigned to it: ``orders-0``."""
+
+    member: str
+    closed_ms: int
+    ends_ms: int | None
+    partitions: list[str]
+
+
+@dataclass(slots=True)
 class Incident:
     """Something at a moment that is no rebalance: ``kind`` leader, loaded, load_failed, moved, deleted, clock, mark, order, grown,
     topic (that the group reads: created or deleted), broker, offsets (that moved otherwise than forward by reading), client (a message
@@ -192,6 +204,7 @@ class History:
     names: dict[str, str] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)  # in a simulation: their names by address
     now: GroupSnapshot | None = None
+    disconnected: list[Disconnected] = field(default_factory=list)
     existed: bool = False
     transactions: list[TransactionHistory] = field(default_factory=list)  # that commit for it, or that it waited for
     transaction_requests: list[TransactionRequest] = field(default_factory=list)

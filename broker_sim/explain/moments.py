@@ -10,6 +10,7 @@ from itertools import groupby
 
 from broker_sim.common.text import clock, duration_text
 from broker_sim.explain.events import Call, number
+from broker_sim.explain.holdups import kept_in_words
 from broker_sim.explain.model import History, Rebalance
 from broker_sim.explain.phrases import (
     Advance,
@@ -27,7 +28,7 @@ from broker_sim.explain.phrases import (
 )
 from broker_sim.explain.replacements import replacement_notes
 
-__all__ = ["Moment", "failures", "is_trouble", "moments", "single_moments"]
+__all__ = ["Moment", "disconnected_words", "failures", "is_trouble", "moments", "single_moments"]
 
 MANNERS = {"MEMBER_ID_REQUIRED"}
 """Errors that are a step of the protocol and no failure."""
@@ -50,8 +51,9 @@ class Moment:
 
 
 def is_trouble(call: Call) -> bool:
-    """Whether a response is worth a line."""
-    return call.failed and call.error not in MANNERS and not call.creates_topic
+    """Whether a response is worth a line. A long poll whose connection was closed meanwhile is none: it waited for records."""
+    polled = call.action == "not answered" and (call.took_ms or 0) <= _long_poll_ms(call)
+    return call.failed and call.error not in MANNERS and not call.creates_topic and not polled
 
 
 def moments(past: History) -> list[Moment]:
@@ -85,6 +87,7 @@ def single_moments(past: History) -> list[Moment]:
         for replacement in replacement_notes(past)
     ]
     result += _waiting(past)
+    result += [Moment(past.last_ms, words, 7) for words in disconnected_words(past)]
     return sorted(result, key=lambda moment: (moment.ts_ms, moment.rank))
 
 
@@ -214,6 +217,20 @@ def _failure(past: History, run: _Run) -> Moment:
         [process[0] for process in processes if process[0]],
         first.request,
     )
+
+
+def disconnected_words(past: History) -> list[str]:
+    """A sentence for each member at the journal's end whose connection was closed."""
+    return [
+        kept_in_words(
+            past.name(one.member),
+            one.closed_ms,
+            shortened(one.partitions) if one.partitions else "",
+            len(one.partitions) != 1,
+            one.ends_ms,
+        )
+        for one in past.disconnected
+    ]
 
 
 def _long_poll_ms(call: Call) -> int:

@@ -15,23 +15,16 @@ from dataclasses import dataclass
 from broker_sim.common.text import clock
 from broker_sim.explain.epoch_steps import EpochStep, MemberSnapshot
 from broker_sim.explain.events import Call, Event, number, table, text
+from broker_sim.explain.last_requests import HEARTBEATS, KEEP_ALIVE, LEFT_FOR_A_WHILE
 from broker_sim.explain.phrases import count
 
-__all__ = ["HEARTBEATS", "Refusals"]
-
-HEARTBEATS = {
-    "ConsumerGroupHeartbeat": "consumer",
-    "ShareGroupHeartbeat": "share",
-    "StreamsGroupHeartbeat": "streams",
-}
-"""API -> the kind of its groups."""
+__all__ = ["Refusals"]
 
 _REMOVED = {
     "session_expired": "its session expired",
     "revocation_timeout": "it did not revoke, or rejoin, within its rebalance timeout",
     "left": "it left",
 }
-_TEMPORARILY = -2
 _NUMBER = re.compile(r"\d+")
 
 
@@ -54,7 +47,7 @@ class Refusals:
         self._taken_over: dict[str, tuple[int, str]] = {}
         """Member -> when another member took its group.instance.id over, and the id of that one."""
         self._asked_ms: dict[str, int] = {}
-        """Member -> when it sent its last request."""
+        """Member -> when it sent its last heartbeat."""
         self._held: list[_Held] = []
 
     def stepped(self, step: EpochStep) -> None:
@@ -64,7 +57,7 @@ class Refusals:
         for new, old in step.back.items():
             self._taken_over[old] = step.ts_ms, new
         for name, holder in step.after.items():
-            if holder.epoch == _TEMPORARILY and step.before.get(name, holder).epoch != _TEMPORARILY:
+            if holder.epoch == LEFT_FOR_A_WHILE and step.before.get(name, holder).epoch != LEFT_FOR_A_WHILE:
                 self._released(name, step.ts_ms, "it left for a while")
         for name in (*step.removed, *step.back.values()):
             self._released(name, step.ts_ms, _REMOVED.get(step.removed_by, "") if name in step.removed else "")
@@ -77,7 +70,8 @@ class Refusals:
 
     def asked(self, call: Call) -> None:
         """A request of a member."""
-        self._asked_ms[call.member] = call.ts_ms
+        if call.api in KEEP_ALIVE:
+            self._asked_ms[call.member] = call.ts_ms
 
     def answered(self, call: Call, event: Event, size: int | None) -> None:
         """The response of a call; ``size``: number of members of a classic group."""

@@ -66,6 +66,10 @@ class RefusedClients:
         """Those of every client."""
         return _incidents(self._found.values())
 
+    def lines(self) -> list[str]:
+        """Those of every client, a line each."""
+        return [f"{clock(incident.ts_ms)}  {incident.text}" for incident in self.all()]
+
     def of_the_only_one(self) -> list[Incident]:
         """Those of the only client that was refused; none if there were several."""
         clients = {(place, client_id) for place, client_id, _ in self._found}
@@ -78,7 +82,7 @@ def refused_lines(events: Iterable[Event]) -> list[str]:
     for order, event in enumerate(events):
         if event.get("event") == "connection":
             clients.take(event, number(event, "ts_ms") or 0, order)
-    return [f"{clock(incident.ts_ms)}  {incident.text}" for incident in clients.all()]
+    return clients.lines()
 
 
 def _reason(event: Event) -> str:

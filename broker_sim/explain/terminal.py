@@ -76,7 +76,7 @@ def timeline(events: Iterable[Event], group: str, width: int = 80, color: bool =
     width = max(width, NARROWEST)
     events = list(events)
     past = history(events, group)
-    if not past.existed and not past.calls:
+    if not past.is_known:
         refused = [incident for incident in past.incidents if incident.kind == "refused"]
         notes = [f"{clock(incident.ts_ms)}  {incident_words(incident)}" for incident in refused]
         return "\n".join([f"No events of group {group!r} in the journal.", *(_cut(note, width) for note in notes)])

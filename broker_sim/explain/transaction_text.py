@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from broker_sim.common.text import clock, date, duration_text, nearest
 from broker_sim.explain.events import Event
 from broker_sim.explain.phrases import count, joined, shortened
-from broker_sim.explain.refused_clients import refused_lines
 from broker_sim.explain.transaction_model import EpochChange, TransactionalId
 from broker_sim.explain.transaction_reasons import BY_HAND, HAND, takeovers
 from broker_sim.explain.transaction_requests import (
@@ -28,7 +27,7 @@ from broker_sim.explain.transactions import (
     transactions,
 )
 
-__all__ = ["explain_transactions", "is_trouble", "stable_offset_text", "transaction_text"]
+__all__ = ["explain_transactions", "is_trouble", "stable_offset_text", "text_of_transactions", "transaction_text"]
 
 OFFSETS = "__consumer_offsets-"
 SHOWN = 4
@@ -43,11 +42,14 @@ def explain_transactions(
     Lines are not longer than ``width``. Times are UTC. ``until_ms``: as of `transactions`. An id that the journal doesn't hold is said
     so.
     """
-    events = list(events)
-    result = transactions(events, until_ms)
+    return text_of_transactions(transactions(events, until_ms), transactional_id, width)
+
+
+def text_of_transactions(result: JournalTransactions, transactional_id: str | None = None, width: int = 100) -> str:
+    """As `explain_transactions`, of a journal that has been read."""
     known = {**result.ids, **dict.fromkeys(result.states)}
     if transactional_id is not None and transactional_id not in known:
-        return _fill([_unknown_id(sorted(known), transactional_id), *refused_lines(events)], width)
+        return _fill([_unknown_id(sorted(known), transactional_id), *result.around.refused.lines()], width)
     chosen = result.transactions if transactional_id is None else result.of(transactional_id)
     lives = [life for name, life in result.ids.items() if transactional_id in (None, name)]
     ids = {transaction.producer_id for transaction in chosen}
@@ -295,8 +297,8 @@ def stable_offset_text(blocked: BlockedStableOffset, until_ms: int) -> str:
     lasted = (blocked.to_ms or until_ms) - blocked.from_ms
     still = "" if blocked.to_ms is not None else ", and still does"
     readers = {name: (blocked.to_ms or until_ms) - since for name, since in blocked.readers.items()}
-    waiting = [f"{name} for {duration_text(ms)}" for name, ms in readers.items() if ms >= WORTH_TELLING_MS]
-    whom = f": {shortened(waiting)} waited there" if waiting else ""
+    waiting = [f"{name} waited there for {duration_text(ms)}" for name, ms in readers.items() if ms >= WORTH_TELLING_MS]
+    whom = f": {shortened(waiting)}" if waiting else ""
     words = (
         f"It held the last stable offset of {blocked.log} at {blocked.offset} for {duration_text(lasted)}{still}{whom}."
     )

@@ -150,6 +150,8 @@ class Journal:
         """The number of the last event."""
         self.open_requests: dict[int, Event] = {}
         """The requests that have no response yet, by number, the oldest first."""
+        self.described_since = 0
+        """What `describe` is about: the events after this number, as those of one test of several that share a cluster."""
         self.generations: dict[str, set[int]] = {}
         """The generations of each group that were seen."""
         self.describe: Callable[[str | None], str] = self.last_events
@@ -286,7 +288,7 @@ class Journal:
 
     def last_events(self, group: str | None = None) -> str:
         """The last few events (of a group), a line each; "" without any."""
-        events = [e for e in self.events if group is None or about(e, group)]
+        events = [e for e in self.since(self.described_since) if group is None or about(e, group)]
         return "\n".join(["last in the journal:", *(f"  {_line(e)}" for e in events[-12:])]) if events else ""
 
 

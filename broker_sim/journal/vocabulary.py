@@ -201,6 +201,7 @@ EVENTS: dict[str, dict[str, str]] = {
         "leader_epoch": "leader epoch of the partition at that leader",
         "start_offset?": "share partition start offset: the earliest record in flight or available",
         "log_start_offset?": "of `loaded`: the log start offset",
+        "max_record_locks?": "of `loaded`: group.share.partition.max.record.locks, the number of records in flight at most",
         "reset?": "of `loaded`: share.auto.offset.reset, by which the group begins where the share coordinator has no start offset",
         "error?": "the error in the members' responses",
     },

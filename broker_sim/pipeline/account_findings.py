@@ -563,7 +563,7 @@ def _transactions(facts: ReportFacts) -> Iterable[Finding]:
             "bad" if over or row["end"] is None else "warn",
             (800 if over else 200) + min((row["open_ms"] or 0) / 1000, 90),
             f"{words}.{_cause(row)}",
-            ("" if row["cause"] else "Its producer may hang, or have died. ")
+            ("" if row["cause"] or row["end"] == "committed" else "Its producer may hang, or have died. ")
             + "The coordinator aborts a transaction after transaction.timeout.ms. One that"
             " stays open longer must be aborted by an operator: kafka-transactions find-hanging, and abort.",
             row["groups"][0] if row["groups"] and len(row["groups"]) == 1 else None,

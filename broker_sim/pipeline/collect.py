@@ -14,7 +14,9 @@ from broker_sim.pipeline.assignments import TYPES, assignments
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.facts import ReportFacts, Row
+from broker_sim.pipeline.tables.events import PER_JOURNAL
 from broker_sim.pipeline.tables.lag import group_lag
+from broker_sim.pipeline.tables.member_churn import memberships
 from broker_sim.pipeline.tables.share_deliveries import topic_names
 
 if TYPE_CHECKING:
@@ -95,6 +97,7 @@ def _of_groups(tables: Mapping[str, DataFrame], facts: ReportFacts) -> None:
         lines = tables["log_lines"].where(f.col("what").isin(*MARKS) & f.col("ts_ms").isNotNull())
         facts.marks = _rows(lines.orderBy("ts_ms").limit(MOST_MARKS))
     facts.refused_clients = _refused_clients(tables)
+    facts.refused_instances = _refused_instances(tables)
     facts.moves = top("coordinator_moves", MOST_MOVES, f.desc("unclean"), f.col("at_ms"), f.col("log_partition"))
     facts.transactions = top("transactions", MOST_TRANSACTIONS, f.desc("open_ms"), f.col("from_ms"))
     given_up = f.coalesce(f.col("outcome").isin("archived", "reset"), f.lit(False))
@@ -147,6 +150,39 @@ def _refused_clients(tables: Mapping[str, DataFrame]) -> list[Row]:
         found = _rows(grouped.orderBy(f.desc("times"), "from_ms").limit(MOST_REFUSED))
         rows += [{"source": "journal", "what": None, "member": None, "line": None, **row} for row in found]
     return rows
+
+
+def _refused_instances(tables: Mapping[str, DataFrame]) -> list[Row]:
+    """Static members that were refused as another one has their group.instance.id, with the membership of that one (``holder``)."""
+    if "events" not in tables:
+        return []
+    events = tables["events"]
+    refused = events.where((f.col("type") == "response") & (f.col("error") == "UNRELEASED_INSTANCE_ID"))
+    asked = events.where((f.col("type") == "request") & f.col("instance").isNotNull())
+    asked = asked.select(*PER_JOURNAL, "request", "group", "instance", "client_id", "client_host")
+    both = refused.select(*PER_JOURNAL, "request", "ts_ms").join(asked, [*PER_JOURNAL, "request"])
+    grouped = both.groupBy("group", "instance", "client_id", "client_host").agg(
+        f.count("*").alias("times"), f.min("ts_ms").alias("from_ms"), f.max("ts_ms").alias("to_ms")
+    )
+    rows = _rows(grouped.orderBy(f.desc("times"), "from_ms").limit(MOST_REFUSED))
+    if not rows:
+        return []
+    held = _rows(memberships(events).where(f.col("instance").isNotNull()).orderBy("joined_ms"))
+    return [{**row, "holder": _holder_of(row, held)} for row in rows]
+
+
+def _holder_of(row: Row, held: list[Row]) -> Row | None:
+    """The membership that had an instance id when another client was first refused it."""
+    return next(
+        (
+            one
+            for one in held
+            if (one["group"], one["instance"]) == (row["group"], row["instance"])
+            and (one["joined_ms"] is None or one["joined_ms"] <= row["from_ms"])
+            and (one["left_ms"] is None or one["left_ms"] >= row["from_ms"])
+        ),
+        None,
+    )
 
 
 def _deletions(table: DataFrame, facts: ReportFacts) -> list[Row]:

@@ -75,6 +75,7 @@ KINDS = {
     "not ready": "a streams group's topology lacked topics (log)",
     "lag": "the lag of a group grew",
     "authentication": "clients could not authenticate, or their TLS handshakes failed (log lines, journal)",
+    "instance id in use": "a static member was refused, as another one has its group.instance.id (journal)",
     "producer fenced": "a transactional producer was fenced, or its producer id was unknown (log lines)",
     "invalid request": "connections were closed for what was received on them (log lines, journal)",
     "hotspot": "one offsets partition has most of the records",

@@ -463,8 +463,12 @@ def _session_timeouts(facts: ReportFacts) -> Iterable[Finding]:
     for row in facts.churn:
         lost, came = row["expirations"] or 0, row["joins"] or 0
         if lost - len(dead_members(facts, row["group"], expired=True)) >= FEW and lost * 3 >= came:
-            words = f"{row['group']} lost {count(lost, 'member')} to session timeouts; {came} joined"
-            yield Finding("churn", "warn", 110 + min(lost, 40), f"{words}.", _ADVICE["session timeout"], row["group"])
+            static = row["static_expirations"] or 0
+            words = f"{row['group']} lost {count(lost, 'member')} to session timeouts"
+            words += f", {'all' if static == lost else static} of them static" if static else ""
+            words += f"; {came} joined"
+            advice = advice_about("session", static=static == lost)
+            yield Finding("churn", "warn", 110 + min(lost, 40), f"{words}.", advice, row["group"])
 
 
 def _skipped(facts: ReportFacts) -> Iterable[Finding]:

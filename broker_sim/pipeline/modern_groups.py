@@ -27,6 +27,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from broker_sim.explain.epoch_steps import EpochStep, EpochSteps
@@ -78,6 +79,8 @@ class _Epoch:
     """the member that reached it last."""
     missed: dict[str, int] = field(default_factory=dict)
     """members that were removed before they reached it, and since when they had lacked an epoch."""
+    dead: set[str] = field(default_factory=set)
+    """of these the members whose connections had been closed."""
     removal: str = "removed"
     """what these were waited for: `session`, or `removed` where the log does not show why."""
     ready: bool | None = None
@@ -99,7 +102,9 @@ class _Revoked:
 class ModernGroup:
     """Reads the records of one group, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, closed: Mapping[str, int] = MappingProxyType({})) -> None:
+        """``closed``: member -> when the connection of its last request was closed, as far as the rows before have it."""
+        self._closed = closed
         self.epochs: list[_Epoch] = []
         self.states: list[dict[str, Any]] = []
         """members and epoch, record by record: rows of `tables.group_states`. The reader removes them."""
@@ -335,12 +340,28 @@ class ModernGroup:
         if row["detail"] is None:  # the tombstone of its assignment comes before that of the member
             if since_ms is not None and row["ts_ms"] is not None:
                 epoch.missed[member] = max(row["ts_ms"] - since_ms, 0)
+                if member in self._closed:
+                    epoch.dead.add(member)
             if self._step is not None:
                 epoch.removal = _REMOVALS.get(self._step.removed_by, "removed")
             return
         epoch.last = [member]
         if not epoch.waits:
             epoch.end, epoch.ended_ms = "stable", row["ts_ms"]
+
+    def _waits(self, epoch: _Epoch) -> list[dict[str, Any]] | None:
+        """The members that were removed before they had reached an epoch, as `waits` of the table."""
+        dead = epoch.dead if epoch.removal == "session" else ()
+        return [
+            {
+                "what": epoch.removal,
+                "ms": ms,
+                "who": [member],
+                "clients": [epoch.clients.get(member) or member],
+                "closed": [member] if member in dead else [],
+            }
+            for member, ms in epoch.missed.items()
+        ] or None
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Rows of `tables.rebalances.REBALANCES`, one for each group epoch."""
@@ -366,7 +387,7 @@ class ModernGroup:
                 "members_after": epoch.new,
                 "from_empty": not epoch.old if known else None,
                 "whole": known,
-                "waits": _waits(epoch),
+                "waits": self._waits(epoch),
                 "waited_for": [epoch.clients.get(name) or name for name in epoch.last] if lasted else None,
                 "revoked_by": None if epoch.revoked is None else epoch.revoked.client,
                 "revoked_ms": None if epoch.revoked is None else epoch.revoked.ms,
@@ -380,20 +401,6 @@ class ModernGroup:
             if epoch.step is None:
                 row["missing_before"] = None if epoch.before is None else max(epoch.epoch - epoch.before - 1, 0)
             yield row
-
-
-def _waits(epoch: _Epoch) -> list[dict[str, Any]] | None:
-    """The members that were removed before they had reached an epoch, as `waits` of the table. One whose session expired was dead."""
-    return [
-        {
-            "what": epoch.removal,
-            "ms": ms,
-            "who": [member],
-            "clients": [epoch.clients.get(member) or member],
-            "closed": [member] if epoch.removal == "session" else [],
-        }
-        for member, ms in epoch.missed.items()
-    ] or None
 
 
 def _cause(epoch: _Epoch) -> dict[str, Any]:

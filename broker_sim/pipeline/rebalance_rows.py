@@ -76,7 +76,7 @@ class _GroupRows:
         self.records = Generations()
         self.lines = LoggedRebalances()
         self.modern = ModernGroup()
-        self.epochs = ModernGroup()
+        self.epochs = ModernGroup(self._closed)
         """as the journal has it; `modern` as the log has."""
         self._came_back: tuple[GroupSnapshot, Cause] | None = None
         self._over = _ProtocolChanges(self.records, self.modern)

@@ -17,8 +17,8 @@ from typing import Any
 from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count
 from broker_sim.pipeline.facts import ReportFacts, Row
-from broker_sim.pipeline.finding import Finding
-from broker_sim.pipeline.phrases import when
+from broker_sim.pipeline.finding import LONG_MS, Finding
+from broker_sim.pipeline.phrases import short_member, when
 
 __all__ = ["ABOUT_CLIENTS", "sent_instead"]
 
@@ -41,6 +41,14 @@ _FENCED = (
 _UNKNOWN_ID = (
     "The broker has no such producer id for this transactional.id: it expired (transactional.id.expiration.ms, seven days by default),"
     " or the log of __transaction_state was lost. The producer must be initialized again."
+)
+
+_TWO_PROCESSES = (
+    "Two processes run with one group.instance.id: the later one is not admitted. Each needs an id of its own."
+)
+_DEAD_HOLDER = (
+    "The holder ended without a leaving heartbeat, so that its id was free when its session expired. A shutdown that closes the client,"
+    " or a shorter session timeout of the group, avoids that."
 )
 
 
@@ -118,6 +126,30 @@ def _clients(facts: ReportFacts) -> Iterable[Finding]:
             yield _invalid(row, reason)
 
 
+def _instances(facts: ReportFacts) -> Iterable[Finding]:
+    """Who holds a group.instance.id that others were refused, and until when."""
+    for row in facts.refused_instances:
+        group, holder, client = row["group"], row["holder"], row["client_id"] or "a client"
+        host = (row["client_host"] or "").lstrip("/")
+        words = f"{client}{f' ({host})' if host else ''} was refused the group.instance.id {row['instance']} of {group}{_span(row)}"
+        advice = _TWO_PROCESSES
+        if holder is not None:
+            at = (holder["client_host"] or "").lstrip("/")
+            who = f"{holder['client_id'] or 'a client'}{f' ({at})' if at else ''}"
+            same = (holder["client_id"], holder["client_host"]) == (row["client_id"], row["client_host"])
+            who += f", as another process of the same client (member {short_member(holder['member'])})," if same else ""
+            expired = holder["why"] == "session timeout"
+            until = "" if holder["left_ms"] is None else f" until {when(holder['left_ms'])}"
+            words += f": {who} held it{until}" + (", when its session expired" if expired else "")
+            advice = _DEAD_HOLDER if expired else _TWO_PROCESSES
+        lasted = row["to_ms"] - row["from_ms"]
+        severity = "warn" if lasted >= LONG_MS else "note"
+        weight = 105 + min(lasted / 10_000, 40) if severity == "warn" else 45
+        yield Finding(
+            "instance id in use", severity, weight, f"{words}.", advice, group, None, row["from_ms"], row["to_ms"]
+        )
+
+
 def _named_ones(rows: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
     """Without fenced producers that have no name, if their file names one: an exception in the application's own lines."""
     named = {_file(row) for row in rows if row["what"] == "producer fenced" and row["client_id"]}
@@ -187,4 +219,4 @@ def _invalid(row: Row, reason: str) -> Finding:
     return Finding("invalid request", *_rest(row, words + said, advice, "warn" if tls else "note"))
 
 
-ABOUT_CLIENTS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (_clients,)
+ABOUT_CLIENTS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (_clients, _instances)

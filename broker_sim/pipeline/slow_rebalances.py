@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from broker_sim.common.text import duration_text
+from broker_sim.explain.holdups import PERHAPS_ALIVE, dead_in_words, in_words
 from broker_sim.explain.holdups import advice as advice_about
-from broker_sim.explain.holdups import in_words
 from broker_sim.explain.phrases import count, is_other, joined
 from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LAGS, LONG_MS, Finding, by_group
@@ -52,11 +52,12 @@ def _lasted(row: Row) -> int:
 
 
 def _long(facts: ReportFacts, rows: Iterable[Row]) -> list[list[Row]]:
-    """The series of one group that took long, or timed members out."""
+    """The series of one group that took long, or timed members out; not of a share group, whose members wait for no other one."""
     timed = [
         row
         for row in rows
-        if row["started_ms"] is not None
+        if row.get("kind") != "share"
+        and row["started_ms"] is not None
         and row["ended_ms"] is not None
         and not in_stuck(facts, row["group"], row["started_ms"])
     ]
@@ -74,7 +75,9 @@ def dead_members(facts: ReportFacts, group: str, *, expired: bool = False) -> se
     """Member ids of those that held long rebalances of a group after they had disconnected: a finding of `_slow` names them.
     ``expired``: only those whose sessions expired, as far as rows show it."""
     rows = facts.of_group(facts.rebalances, group)
-    waits = [wait for run in _long(facts, rows) for wait in _dead_waits(run)]
+    runs = _long(facts, rows)
+    waits = [wait for run in runs for wait in _dead_waits(run)]
+    waits += [wait for run in runs for _, wait in _removed_waits(run) if wait["what"] == "session"]
     names = {name for wait in waits for name in wait["who"]}
     if not expired:
         return names
@@ -178,16 +181,28 @@ def _removed_waits(run: list[Row]) -> list[tuple[Row, Row]]:
 
 def _without_removed(waits: list[tuple[Row, Row]]) -> str:
     """Which members an epoch-based group lacked, and until when."""
+    until_reached, expired = (
+        "the time until all members had reached its epoch",
+        all(wait["what"] == "session" for _, wait in waits),
+    )
+    if expired:
+        clauses = []
+        for closed in (True, False):
+            some = [(row, wait) for row, wait in waits if bool(wait["closed"]) is closed]
+            if some:
+                clauses.append(dead_in_words(*_ends(some), len(some) > 1, closed=closed))
+        return f": {until_reached}. {'; '.join(clauses)}"
+    names, until = _ends(waits)
+    how = "they left, or their sessions expired," if len(waits) > 1 else "it left, or its session expired,"
+    return f": {until_reached}. {names} had not reached it when {how} at {until}"
+
+
+def _ends(waits: list[tuple[Row, Row]]) -> tuple[str, str]:
+    """The names of members that were removed, and when."""
     names = _names([wait["clients"][0] for _, wait in waits], [wait["who"][0] for _, wait in waits])
     ends = [when(row["ended_ms"]) for row, _ in waits]
     until = joined([f"{at} ({name})" for at, name in zip(ends, names, strict=True)]) if len(names) > 1 else ends[0]
-    one = len(names) == 1
-    until_reached = "the time until all members had reached its epoch"
-    if all(wait["what"] == "session" for _, wait in waits):
-        its = "its session" if one else "their sessions"
-        return f": {until_reached}. {named(names)} {'was' if one else 'were'} dead: {its} ran until {until}"
-    how = "it left, or its session expired," if one else "they left, or their sessions expired,"
-    return f": {until_reached}. {named(names)} had not reached it when {how} at {until}"
+    return named(names), until
 
 
 def _timed_out(row: Row) -> bool:
@@ -251,7 +266,9 @@ def _slow(facts: ReportFacts) -> Iterable[Finding]:
             row, shown, lasted = run[0], run, run[-1]["ended_ms"] - run[0]["started_ms"]
             words = f"{group} took {duration_text(lasted)} to rebalance at {when(row['started_ms'])}, as {cause(row)}"
             words += _without_removed(gone)
-            advice = _AFTER_DEATHS if all(wait["what"] == "session" for _, wait in gone) else _AFTER_REMOVALS
+            advice = _AFTER_REMOVALS
+            if all(wait["what"] == "session" for _, wait in gone):
+                advice = _AFTER_DEATHS + ("" if all(wait["closed"] for _, wait in gone) else PERHAPS_ALIVE)
         elif row.get("kind") in _EPOCHS:
             last = f" {named(row['waited_for'])} was the last to reach its assignment." if row["waited_for"] else ""
             last = late_revocation(row) or last

@@ -53,7 +53,8 @@ class ShareObserver:
         assert live.share is not None
         by = {"reset": reset} if reset else {}
         log_start = live.partition.log_start_offset
-        self._of_partition(live, "loaded", start_offset=live.share.start_offset, log_start_offset=log_start, **by)
+        start, most = live.share.start_offset, live.share.limits.in_flight
+        self._of_partition(live, "loaded", start_offset=start, log_start_offset=log_start, max_record_locks=most, **by)
 
     def unloaded(self, live: LivePartition, error: Err) -> None:
         """The partition is not loaded for the group any more."""

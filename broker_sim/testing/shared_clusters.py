@@ -4,8 +4,10 @@ Rules:
 1. A cluster belongs to the fixture that made it, `SharedClusters.fixtures` knows which. It is the cluster of each test that uses this
    fixture, and is stopped with it.
 2. What a test sets ends with the test: rules, holds, states of partitions; brokers that it took down are started. What a fixture of a
-   wider scope sets while it is set up is kept. So one test's failure is not the next one's.
-3. A test's report has its own events, behind one event for each group that says how it was when the test began.
+   wider scope sets while it is set up is kept. So one test's failure is not the next one's. A rule of it that had to match and did not
+   is an error at the end of its cluster.
+3. A test's report, and the text of its waits, has its own events, behind one event for each group that says how it was when the test
+   began.
 4. Options: the ini file's, then the factory's arguments, then those of the marks, the nearest last. A mark that is too late, as the
    cluster was started for other tests as well, is an error: a test would run on other options than it names.
 """
@@ -176,6 +178,19 @@ class SharedClusters:
         """A cluster that was stopped."""
         self._shared = [shared for shared in self._shared if shared.cluster is not cluster]
 
+    def over(self, cluster: Cluster | ClusterThread) -> None:
+        """A cluster is over. Fails if a rule that a fixture of a wider scope has set, and not removed, had to match and did not."""
+        from broker_sim.faults.registry import Fault, NeverHit
+
+        kept = [what for shared in self._shared if shared.cluster is cluster for what in shared.kept]
+        self.remove(cluster)
+        try:
+            for fault in kept:
+                if isinstance(fault, Fault) and not fault.removed:
+                    fault.check()
+        except NeverHit as error:
+            pytest.fail(f"NeverHit: {error}", pytrace=False)
+
     def when_over(self, function: Callable[[], object]) -> None:
         """Call ``function`` at the end of the fixture that is set up now, or of the test that runs."""
         if self.fixtures:
@@ -201,7 +216,7 @@ class SharedClusters:
         """A test begins: what is in the journals is not its own."""
         self.item = item
         for shared in self._shared:
-            shared.since = on(shared.cluster, lambda kafka: kafka.journal.seq) or 0
+            shared.since = on(shared.cluster, _begin_part) or 0
 
     def end(self, item: pytest.Item) -> None:
         """A test has ended, and its own fixtures have: end what it left in force in clusters that others use."""
@@ -239,6 +254,12 @@ class SharedClusters:
                     shared.kept += [
                         what for what in _in_force(shared.cluster) if what not in had and what not in shared.kept
                     ]
+
+
+def _begin_part(kafka: Cluster) -> int:
+    """From now on waits describe what happens from now on. Returns the number of the last event before."""
+    kafka.journal.described_since = kafka.journal.seq
+    return kafka.journal.seq
 
 
 def _in_force(cluster: Cluster | ClusterThread) -> list[object]:
@@ -299,8 +320,8 @@ class KafkaFactory:
         clusters.add(kafka)
 
         def stop() -> None:
-            clusters.remove(kafka)
             kafka.stop()
+            clusters.over(kafka)
 
         clusters.when_over(stop)
         return kafka
@@ -313,7 +334,7 @@ class KafkaFactory:
         with in_one_line():
             kafka = Cluster(**self._options(brokers, topics, options))
         clusters.add(kafka)
-        clusters.when_over(lambda: clusters.remove(kafka))
+        clusters.when_over(lambda: clusters.over(kafka))
         return kafka
 
     def _options(self, brokers: int | None, topics: Topics | None, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -116,6 +116,55 @@ def test_after_it(mine):
     run(pytester, code).assert_outcomes(passed=4)
 
 
+KEPT = """
+@pytest.fixture(scope="module")
+def slow(kafka_factory):
+    with kafka_factory(topics={"orders": 1}) as kafka:
+        kafka.fault("OffsetCommit", group="billing", error="REQUEST_TIMED_OUT", times=1)
+        kafka.fault("JoinGroup", group="misspelt", error="REQUEST_TIMED_OUT")
+        yield kafka
+
+@pytest.fixture(scope="module")
+def tidy(kafka_factory):
+    kafka = kafka_factory(topics={"orders": 1})
+    rule = kafka.fault("JoinGroup", error="REQUEST_TIMED_OUT")
+    yield kafka
+    rule.remove()
+
+def test_one(slow):
+    commit(slow, "billing")
+
+def test_two(slow):
+    pass
+
+def test_three(tidy):
+    pass
+"""
+
+
+def test_a_rule_of_a_wider_fixture_that_never_matched_is_an_error_at_its_end(pytester: pytest.Pytester) -> None:
+    result = run(pytester, KEPT)
+    result.assert_outcomes(passed=3, errors=1)
+    result.stdout.fnmatch_lines(["*NeverHit: fault 2 never hit: JoinGroup group=misspelt: answer REQUEST_TIMED_OUT*"])
+
+
+WAITS = """
+def test_first(kafka_session):
+    commit(kafka_session, "billing")
+
+def test_second(kafka_session):
+    kafka_session.group("billing").wait(members=1, timeout="50ms")
+"""
+
+
+def test_a_wait_describes_the_events_of_its_test(pytester: pytest.Pytester) -> None:
+    result = run(pytester, WAITS)
+    text = result.stdout.str()
+    told = text[text.index("not within 50 ms") :].partition("\n\n")[0]
+    assert "OffsetCommit" not in told
+    assert "no events in the journal" in told
+
+
 def test_a_rule_of_a_test_that_never_matched_fails_that_test_alone(pytester: pytest.Pytester) -> None:
     code = """
 def test_left_over(kafka_session):

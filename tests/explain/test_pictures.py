@@ -239,6 +239,17 @@ def revokes_late() -> Script:
     return script
 
 
+def test_steps_of_an_epoch_based_group_alone_are_drawn() -> None:
+    script = revokes_late()
+    script.events = [event for event in script.events if event["event"] == "epochs"]
+    shown = timeline(script.events, "billing")
+    assert "No events" not in shown
+    assert next(line for line in shown.splitlines() if line.startswith("epoch")).replace(":", "").split() == [
+        "epoch",
+        *"234",
+    ]
+
+
 def shares_a_bad_record() -> Script:
     """A share group: record 4 of orders-0 is released, then let go by a lock that expires, which is once too often."""
     script = Script()

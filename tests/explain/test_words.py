@@ -577,10 +577,10 @@ def test_a_step_of_the_clock_is_not_joined_over_what_it_led_to_at_the_same_ms() 
     ]
 
 
+@pytest.mark.parametrize("rule", ["OffsetCommit error=X times=2", "OffsetCommit, at most 2 times: answer X"])
 @pytest.mark.parametrize(("own", "hits"), [(2, "2 hits"), (1, "1 hit of 2")])
-def test_a_rule_ends_with_the_last_of_its_times(own: int, hits: str) -> None:
+def test_a_rule_ends_with_the_last_of_its_times(own: int, hits: str, rule: str) -> None:
     script = Script().formed([A]).at(10)
-    rule = "OffsetCommit error=NOT_COORDINATOR times=2"
     script.event("fault_added", fault=1, rule=rule, hits=0)
     for number in range(2):
         script.at(11 + number)

@@ -246,6 +246,15 @@ def test_members_that_fall_silent_are_counted() -> None:
     assert only(known) == "billing lost 4 members to session timeouts; 6 joined."
 
 
+def test_static_members_that_fall_silent_are_not_advised_to_become_static() -> None:
+    known = facts(churn=[churned(joins=6, expirations=4, static_expirations=4, leaves=0)])
+    (one,) = findings(known)
+    assert one.text == "billing lost 4 members to session timeouts, all of them static; 6 joined."
+    assert "Static members send no LeaveGroup" in one.advice
+    mixed = facts(churn=[churned(joins=6, expirations=4, static_expirations=1, leaves=0)])
+    assert only(mixed) == "billing lost 4 members to session timeouts, 1 of them static; 6 joined."
+
+
 # ------------------------------------------------------------------------------------------------ offsets
 
 

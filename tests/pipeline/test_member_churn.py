@@ -110,6 +110,7 @@ def test_counts_of_members(spark: Any) -> None:
             "replacements": 0,
             "leaves": 1,
             "expirations": 1,
+            "static_expirations": 0,
             "timeouts": 0,
             "departures": 2,
             "present": 0,

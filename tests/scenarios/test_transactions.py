@@ -194,7 +194,7 @@ def test_the_history_of_each_transaction() -> None:
 def test_explanation_and_timeline_of_a_group_agree(name: str) -> None:
     events = played(name).events
     story, drawn = " ".join(explain(events, "audit", width=10_000).split()), timeline(events, "audit", 140)
-    held = "waited there" in story
+    held = "waited there for" in story
     assert held is (name not in ("transaction-lost-abort-4.1", "transaction-end-answer-is-lost")), story
     assert ("read_committed blocked at" in drawn) is held
     for picture in (svg(events, "audit"), html(events, "audit")):

@@ -184,7 +184,7 @@ async def test_the_story_of_one_that_timed_out_and_of_who_waited() -> None:
         assert "begun by wire in epoch 0." in text
         assert "Aborted by its coordinator, as it was open for longer than its timeout of 20 s" in text
         assert "It held the last stable offset of orders-0 at 0 for " in text
-        assert ": wire for " in text
+        assert ": wire waited there for " in text
         assert (
             "The EndTxn (commit) of wire was answered PRODUCER_FENCED after 30 s: its coordinator had aborted" in text
         )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
     from broker_sim.coordinator.transaction import transaction as at_coordinator
     from broker_sim.coordinator.transaction.shard import TransactionShard
-    from broker_sim.explain.transactions import TransactionHistory, TransactionRequest
+    from broker_sim.explain.transactions import JournalTransactions, TransactionHistory, TransactionRequest
     from broker_sim.fields.names import TransactionStateLiteral
 
 __all__ = ["GONE", "UNKNOWN", "TransactionHandle"]
@@ -162,16 +162,12 @@ class TransactionHandle:
 
     def history(self) -> list[TransactionHistory]:
         """Its transactions in the journal, in the order in which they began."""
-        from broker_sim.explain.transactions import transactions
-
-        return transactions(self._journal.events, self._now_ms).of(self.transactional_id)
+        return self._read().of(self.transactional_id)
 
     def failed_requests(self) -> list[TransactionRequest]:
         """Its requests in the journal that were refused, hit by a fault rule, or without a response for a second or more, in its
         transactions and outside: each with its client (``sender``), ``call`` (API, times, errors), ``rules`` and ``reason``."""
-        from broker_sim.explain.transactions import transactions
-
-        result = transactions(self._journal.events, self._now_ms)
+        result = self._read()
         found = result.ids.get(self.transactional_id)
         requests = [] if found is None else list(found.requests)
         requests += [request for transaction in result.of(self.transactional_id) for request in transaction.requests]
@@ -180,13 +176,15 @@ class TransactionHandle:
     def explain(self) -> str:
         """How each transaction ended, who ended it, how long it took and what it delayed; which requests were refused and why; which
         faults delayed them, as text."""
-        from broker_sim.explain.transaction_text import explain_transactions
+        from broker_sim.explain.transaction_text import text_of_transactions
 
-        return explain_transactions(self._journal.events, self.transactional_id, until_ms=self._now_ms)
+        return text_of_transactions(self._read(), self.transactional_id)
 
-    @property
-    def _now_ms(self) -> int:
-        return self.cluster.state.clock.now_ms()
+    def _read(self) -> JournalTransactions:
+        """The transactions of the journal, up to the present time."""
+        from broker_sim.explain.transactions import transactions
+
+        return transactions(self._journal.events, self.cluster.state.clock.now_ms())
 
     def __repr__(self) -> str:
         return f"<transactional id {self.transactional_id!r}: {self._now()}>"

@@ -29,6 +29,7 @@ from broker_sim.pipeline.tables.columns import moments
 from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition, error_name
 from broker_sim.pipeline.tables.log_lines import LOG_LINES
 from broker_sim.pipeline.tables.stuck_in_logs import stuck_in_logs
+from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -50,6 +51,25 @@ UNAVAILABLE = (
     "UNKNOWN_SERVER_ERROR",
 )
 """Errors for a group whose log, or coordinator, is not available."""
+
+_OF_THE_REQUEST = [
+    int(error)
+    for error in (
+        *(Err.INVALID_PRODUCER_EPOCH, Err.PRODUCER_FENCED, Err.INVALID_PRODUCER_ID_MAPPING, Err.UNKNOWN_PRODUCER_ID),
+        *(Err.OUT_OF_ORDER_SEQUENCE_NUMBER, Err.DUPLICATE_SEQUENCE_NUMBER, Err.INVALID_TXN_STATE),
+        *(Err.CONCURRENT_TRANSACTIONS, Err.TRANSACTION_ABORTABLE, Err.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        *(Err.TOPIC_AUTHORIZATION_FAILED, Err.CLUSTER_AUTHORIZATION_FAILED),
+        *(
+            Err.MESSAGE_TOO_LARGE,
+            Err.RECORD_LIST_TOO_LARGE,
+            Err.CORRUPT_MESSAGE,
+            Err.INVALID_RECORD,
+            Err.INVALID_TIMESTAMP,
+        ),
+        *(Err.UNSUPPORTED_COMPRESSION_TYPE, Err.UNSUPPORTED_FOR_MESSAGE_FORMAT, Err.INVALID_REQUIRED_ACKS),
+    )
+]
+"""Errors of a Produce that say nothing of the partition: its producer or its records were refused."""
 
 APIS = (
     "JoinGroup",
@@ -325,7 +345,7 @@ def _not_produced(events: DataFrame, least_ms: int) -> DataFrame:
     by_rule = events.where((F.col("type") == "fault") & F.col("request").isNotNull())
     waiting = waiting.join(F.broadcast(by_rule.select(*keys).distinct()), keys, "left_anti")
     refused = by_partition(responses.where(F.col("error").isNotNull()), events).where(
-        F.col("partition_error_code") != 0
+        (F.col("partition_error_code") != 0) & ~F.col("partition_error_code").isin(*_OF_THE_REQUEST)
     )
     return _of_produce(by_partition(waiting, events).unionByName(refused), least_ms)
 

@@ -28,6 +28,10 @@ _METADATA, _HEARTBEAT = 12, 1
 Unit = tuple[bytes, int]
 
 
+_LEAVES, _LEAVES_FOR_A_WHILE = -1, -2
+"""Member epochs of the last heartbeat: of a dynamic member, and of a static one, which keeps its assignment for its session."""
+
+
 class Member(HeartbeatingMember):
     """One process: a member id of its own."""
 
@@ -108,7 +112,9 @@ class Member(HeartbeatingMember):
             self.report("assigned", partitions=self._logs(self.has))
 
     async def say_goodbye(self) -> None:
-        request = ConsumerGroupHeartbeatRequest(self.group, self.member_id, -1, instance_id=self.settings.instance_id)
+        instance = self.settings.instance_id
+        epoch = _LEAVES if instance is None else _LEAVES_FOR_A_WHILE  # as Java's, which keep their assignment so
+        request = ConsumerGroupHeartbeatRequest(self.group, self.member_id, epoch, instance_id=instance)
         await self.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, _HEARTBEAT, request, ConsumerGroupHeartbeatResponse)
 
 

@@ -33,6 +33,9 @@ _SUBTOPOLOGY = "0"
 _ROLES = ("active", "standby")
 _FATAL = (Err.INVALID_REQUEST, Err.STREAMS_INVALID_TOPOLOGY, Err.STREAMS_INVALID_TOPOLOGY_EPOCH)
 
+_ASSIGNMENT_DELAYED = 5
+"""StreamsGroupHeartbeatResponse.Status: the group waits for its initial rebalance delay."""
+
 Task = tuple[str, int]
 """A role, and the number of a task."""
 
@@ -93,7 +96,8 @@ class Member(HeartbeatingMember):
         return error not in ELSEWHERE
 
     def _hear(self, answer: StreamsGroupHeartbeatResponse) -> None:
-        status = [entry.status_detail for entry in answer.status or ()]
+        # a delayed assignment is a step of the group's beginning
+        status = [entry.status_detail for entry in answer.status or () if entry.status_code != _ASSIGNMENT_DELAYED]
         if status and status != self.status:
             self.report("error", text=" ".join(status))
         self.status = status

@@ -81,10 +81,10 @@ class TaskOffset:
 @message(API)
 class StreamsGroupHeartbeatRequest:
     group_id: str = string(default="", entity=Entity.GROUP)
-    member_id: str = string(default="")
+    member_id: str = string(default="", entity=Entity.MEMBER)
     member_epoch: int = int32(default=0)
     endpoint_information_epoch: int = int32(default=0)
-    instance_id: str | None = string(nullable="0+", default=None)
+    instance_id: str | None = string(nullable="0+", default=None, entity=Entity.INSTANCE)
     rack_id: str | None = string(nullable="0+", default=None)
     rebalance_timeout_ms: int = int32(default=-1)
     topology: Topology | None = nested(Topology, nullable="0+", default=None)

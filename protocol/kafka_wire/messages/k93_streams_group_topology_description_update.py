@@ -38,7 +38,7 @@ class TopologyDescription:
 @message(API)
 class StreamsGroupTopologyDescriptionUpdateRequest:
     group_id: str = string(default="", entity=Entity.GROUP)
-    member_id: str = string(default="")
+    member_id: str = string(default="", entity=Entity.MEMBER)
     topology_epoch: int = int32(default=0)
     topology_description: TopologyDescription = nested(TopologyDescription, default_factory=TopologyDescription)
 
