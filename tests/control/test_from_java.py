@@ -1,22 +1,32 @@
-"""The JUnit 5 tests of tests/from_java: a Java consumer is led through incidents by HTTP alone."""
+"""Projects of packages/junit's users: tests/from_java, where a Java consumer is led through incidents, and tests/from_spring."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import json
 import os
 import re
+import shlex
 import shutil
+import sys
+import urllib.request
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from broker_sim import __version__
 from broker_sim.faults.conditions import KINDS
 from broker_sim.faults.rules import VERDICTS
 from tests.clients.clients import BUILD_S, JVM, built, run_tool
-from tests.control.theirs import RUN_S, compiled, on_path, run
-from tests.support.real_kafka import classpath, need_tool
+from tests.control.theirs import RUN_S, compiled, on_path, run, serving
+from tests.support.real_kafka import cache_dir, classpath, need_tool
 
-HERE = Path(__file__).parent.parent / "from_java"
+ROOT = Path(__file__).parent.parent.parent
+HERE = ROOT / "tests" / "from_java"
+SPRING = ROOT / "tests" / "from_spring"
 SOURCES = HERE / "src" / "test"
 
 
@@ -40,16 +50,53 @@ def junit() -> Path:
     return next(built("junit", [], build, salt=artifact).glob("*.jar"))
 
 
-def classes(class_path: str) -> Path:
-    sources = sorted(path for path in SOURCES.rglob("*") if path.is_file())
-    javac = need_tool("javac")
+PACKAGE = ROOT / "packages" / "junit"
+
+
+def package() -> Path:
+    """The folder with the jars of packages/junit, as Maven makes them."""
+    sources = [PACKAGE / "pom.xml", *sorted(path for path in (PACKAGE / "src").rglob("*") if path.is_file())]
+    mvn = need_tool("mvn")
 
     def build(directory: Path) -> None:
-        java = [str(path) for path in sources if path.suffix == ".java"]
-        compiled([javac, "--release", "17", "-nowarn", "-d", str(directory), "-cp", class_path, *java], HERE)
-        shutil.copytree(SOURCES / "resources", directory, dirs_exist_ok=True)
+        copy = directory / "packages" / "junit"
+        shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("target"))
+        shutil.copy(ROOT / "LICENSE", directory)
+        compiled([mvn, "-q", "-B", "package"], copy)
 
-    return built("from-java", sources, build, salt=class_path)
+    return built("broker-sim-junit", sources, build) / "packages" / "junit" / "target"
+
+
+def jar() -> Path:
+    return package() / f"broker-sim-junit-{__version__}.jar"
+
+
+@contextlib.contextmanager
+def installed(project: Path, directory: Path) -> Iterator[Path]:
+    """A copy of a project, with the package in Maven's local repository. All states of the package have one version there, so no other
+    process may install another meanwhile."""
+    copy = directory / "project"
+    shutil.copytree(project, copy, ignore=shutil.ignore_patterns("target"))
+    found = jar()
+    with (cache_dir() / "junit-lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        pom = PACKAGE / "pom.xml"
+        goal = "org.apache.maven.plugins:maven-install-plugin:3.1.4:install-file"
+        compiled([need_tool("mvn"), "-q", "-B", goal, f"-Dfile={found}", f"-DpomFile={pom}"], copy)
+        yield copy
+
+
+def cases_of(project: Path, directory: Path) -> list[ET.Element]:
+    """The test cases of ``mvn test`` in a project, all of which passed."""
+    with installed(project, directory) as copy:
+        command = [need_tool("mvn"), "-B", "-Dstyle.color=never", "test"]
+        code, output = run(command, copy, on_path(directory), f"mvn test in {project.name}")
+    reports = sorted((copy / "target" / "surefire-reports").glob("TEST-*.xml"))
+    cases = [case for report in reports for case in ET.parse(report).iter("testcase")]
+    failed = [name for name, text in failures(cases).items() if text]
+    if failed or code != 0:
+        pytest.fail(f"failed: {', '.join(failed) or f'exit code {code}'}\n{output}", pytrace=False)
+    return cases
 
 
 def failing(class_path: str) -> Path:
@@ -65,9 +112,9 @@ def failing(class_path: str) -> Path:
     return built("from-java-failing", sources, build, salt=class_path)
 
 
-def declared() -> set[str]:
-    """The tests that stand in the sources."""
-    text = "\n".join(path.read_text() for path in SOURCES.rglob("*Test.java"))
+def declared(project: Path) -> set[str]:
+    """The tests that are in the sources of a project."""
+    text = "\n".join(path.read_text() for path in (project / "src" / "test").rglob("*Test.java"))
     return set(re.findall(r"@(?:Test|ParameterizedTest)\b(?:\s+@.*)*\s+void (\w+)\(", text))
 
 
@@ -108,8 +155,7 @@ FAILING = {
 @pytest.mark.clients
 @pytest.mark.timeout(2 * BUILD_S + RUN_S)
 def test_what_must_fail_in_java_says_why(tmp_path: Path) -> None:
-    jars = junit()
-    found = [classes(os.pathsep.join([classpath(version("kafka")), str(jars)])), jars]
+    found = [jar(), *classpath(version("kafka")).split(os.pathsep), junit()]
     found.append(failing(os.pathsep.join(map(str, found))))
     code, output, cases = executed([*found], "--select-package=failing", tmp_path, on_path(tmp_path))
     told = failures(cases)
@@ -140,8 +186,7 @@ def test_what_must_fail_in_java_says_why(tmp_path: Path) -> None:
 def test_a_java_test_says_why_the_program_does_not_start(tmp_path: Path, program: str, reason: str) -> None:
     (tmp_path / "refuses").write_text("echo 'broker-sim serve: the control server needs aiohttp' >&2; exit 2")
     (tmp_path / "silent").write_text("exit 3")
-    jars = junit()
-    found = [classes(os.pathsep.join([classpath(version("kafka")), str(jars)])), jars]
+    found = [jar(), *classpath(version("kafka")).split(os.pathsep), junit()]
     found.append(failing(os.pathsep.join(map(str, found))))
     environment = {**on_path(tmp_path), "BROKER_SIM_COMMAND": program.format(directory=tmp_path)}
     method = "--select-method=failing.FailingTest#aRuleThatNeedNotMatchPasses(brokersim.SimCluster)"
@@ -151,23 +196,85 @@ def test_a_java_test_says_why_the_program_does_not_start(tmp_path: Path, program
     assert re.search(reason, text), text
 
 
+def one_passes(directory: Path, environment: dict[str, str]) -> list[ET.Element]:
+    """The case of a test that passes wherever there is a control server."""
+    found = [jar(), *classpath(version("kafka")).split(os.pathsep), junit()]
+    found.append(failing(os.pathsep.join(map(str, found))))
+    method = "--select-method=failing.FailingTest#aRuleThatNeedNotMatchPasses(brokersim.SimCluster)"
+    return executed([*found], method, directory, environment)[2]
+
+
+def alone(directory: Path) -> dict[str, str]:
+    """An environment with nothing on the PATH but what ``directory`` has."""
+    return {**on_path(directory.parent), "PATH": str(directory)}
+
+
+FETCH = """\
+#!/bin/sh
+[ "$1 $2 $3 $4" = "{expected}" ] || {{ echo "unexpected: $*" >&2; exit 2; }}
+shift {words}
+exec {python} -m broker_sim "$@"
+"""
+
+
 @pytest.mark.clients
 @pytest.mark.timeout(2 * BUILD_S + RUN_S)
-def test_a_java_consumer_is_led_through_incidents(tmp_path: Path) -> None:
-    jars = os.pathsep.join([classpath(version("kafka")), str(junit())])
-    found = classes(jars)
-    code, output, cases = executed(
-        [found, *jars.split(os.pathsep)], f"--scan-classpath={found}", tmp_path, on_path(tmp_path)
+@pytest.mark.parametrize(
+    ("name", "expected", "words"),
+    [
+        ("uvx", "--from broker-sim[control] broker-sim serve", 3),
+        ("pipx", "run --spec broker-sim[control] broker-sim", 4),
+    ],
+)
+def test_a_java_test_lets_the_program_be_fetched(tmp_path: Path, name: str, expected: str, words: int) -> None:
+    path = tmp_path / "path"
+    path.mkdir()
+    (path / name).write_text(FETCH.format(expected=expected, words=words, python=shlex.quote(sys.executable)))
+    (path / name).chmod(0o755)
+    assert failures(one_passes(tmp_path, alone(path))) == {"aRuleThatNeedNotMatchPasses": ""}
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(2 * BUILD_S + RUN_S)
+def test_a_java_test_says_how_to_get_the_program(tmp_path: Path) -> None:
+    path = tmp_path / "path"
+    path.mkdir()
+    [text] = failures(one_passes(tmp_path, alone(path))).values()
+    assert (
+        "no broker-sim on the PATH, nor uvx or pipx to fetch it; python3 -m pip install 'broker-sim[control]'" in text
     )
-    failed = [
-        f"{one.get('classname')}.{one.get('name')}"
-        for one in cases
-        if len(one.findall("failure") + one.findall("error"))
-    ]
-    if failed or code != 0:
-        pytest.fail(f"failed: {', '.join(failed) or f'exit code {code}'}\n{output}", pytrace=False)
-    assert {(one.get("name") or "").partition("(")[0] for one in cases} == declared()
-    assert [one.get("name") for one in cases if one.find("skipped") is not None] == []
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(2 * BUILD_S + RUN_S)
+def test_a_java_test_uses_a_server_that_runs(tmp_path: Path) -> None:
+    path = tmp_path / "path"
+    path.mkdir()
+    with serving() as url:
+        environment = {**alone(path), "BROKER_SIM_CONTROL": url}
+        assert failures(one_passes(tmp_path, environment)) == {"aRuleThatNeedNotMatchPasses": ""}
+        with urllib.request.urlopen(f"{url}/v1/clusters") as answer:
+            assert [one["id"] for one in json.load(answer)["clusters"]] == ["default"], "the test's own is stopped"
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(2 * BUILD_S + RUN_S)
+@pytest.mark.parametrize("project", [HERE, SPRING], ids=lambda project: project.name)
+def test_a_project_of_maven_uses_the_package(project: Path, tmp_path: Path) -> None:
+    cases = cases_of(project, tmp_path)
+    assert {re.split(r"[({ ]", case.get("name") or "")[0] for case in cases} >= declared(project)
+    assert [case.get("name") for case in cases if case.find("skipped") is not None] == []
+
+
+def test_the_version_of_the_junit_package_is_that_of_broker_sim() -> None:
+    assert ET.parse(PACKAGE / "pom.xml").findtext("version") == __version__
+    for project in (HERE, SPRING):
+        [used] = [
+            one.findtext("version")
+            for one in ET.parse(project / "pom.xml").iter("dependency")
+            if one.findtext("artifactId") == "broker-sim-junit"
+        ]
+        assert used == __version__
 
 
 def test_the_java_example_names_every_verdict_and_state() -> None:
