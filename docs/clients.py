@@ -184,7 +184,7 @@ def _type(found: Vocabulary, schema: Mapping[str, Any], name: str, doc: str = ""
     nullable = "null" in kinds
     [kind, *more] = [one for one in kinds if one != "null"]
     if more:
-        return Type("any" if set(kinds) > {"string", "integer"} else "string")
+        return Type("any" if "boolean" in kinds else "string")
     if kind == "array":
         return Type("list", _type(found, schema.get("items", {"type": "string"}), name), nullable=nullable)
     if kind == "object" and schema.get("properties"):
@@ -204,5 +204,5 @@ def _type(found: Vocabulary, schema: Mapping[str, Any], name: str, doc: str = ""
 def _zero_means_something(kind: str, schema: Mapping[str, Any], doc: str) -> bool:
     """Whether 0 or false differs from no value."""
     if kind == "boolean":
-        return schema.get("default") is True or "default: true" in doc
+        return schema.get("default") is True or "default: true" in doc or doc.startswith("false:")
     return kind in ("integer", "number") and schema.get("minimum", 0) <= 0 and schema.get("default") != 0

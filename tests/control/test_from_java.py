@@ -7,9 +7,7 @@ import fcntl
 import json
 import os
 import re
-import shlex
 import shutil
-import sys
 import urllib.request
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -21,7 +19,7 @@ from broker_sim import __version__
 from broker_sim.faults.conditions import KINDS
 from broker_sim.faults.rules import VERDICTS
 from tests.clients.clients import BUILD_S, JVM, built, run_tool
-from tests.control.theirs import RUN_S, compiled, on_path, run, serving
+from tests.control.theirs import RUN_S, alone, compiled, on_path, run, serving
 from tests.support.real_kafka import cache_dir, classpath, need_tool
 
 ROOT = Path(__file__).parent.parent.parent
@@ -204,42 +202,23 @@ def one_passes(directory: Path, environment: dict[str, str]) -> list[ET.Element]
     return executed([*found], method, directory, environment)[2]
 
 
-def alone(directory: Path) -> dict[str, str]:
-    """An environment with nothing on the PATH but what ``directory`` has."""
-    return {**on_path(directory.parent), "PATH": str(directory)}
-
-
-FETCH = """\
-#!/bin/sh
-[ "$1 $2 $3 $4" = "{expected}" ] || {{ echo "unexpected: $*" >&2; exit 2; }}
-shift {words}
-exec {python} -m broker_sim "$@"
-"""
-
-
 @pytest.mark.clients
 @pytest.mark.timeout(2 * BUILD_S + RUN_S)
 @pytest.mark.parametrize(
-    ("name", "expected", "words"),
+    ("name", "expected"),
     [
-        ("uvx", "--from broker-sim[control] broker-sim serve", 3),
-        ("pipx", "run --spec broker-sim[control] broker-sim", 4),
+        ("uvx", "--from broker-sim[control] broker-sim serve"),
+        ("pipx", "run --spec broker-sim[control] broker-sim"),
     ],
 )
-def test_a_java_test_lets_the_program_be_fetched(tmp_path: Path, name: str, expected: str, words: int) -> None:
-    path = tmp_path / "path"
-    path.mkdir()
-    (path / name).write_text(FETCH.format(expected=expected, words=words, python=shlex.quote(sys.executable)))
-    (path / name).chmod(0o755)
-    assert failures(one_passes(tmp_path, alone(path))) == {"aRuleThatNeedNotMatchPasses": ""}
+def test_a_java_test_lets_the_program_be_fetched(tmp_path: Path, name: str, expected: str) -> None:
+    assert failures(one_passes(tmp_path, alone(tmp_path, name, expected))) == {"aRuleThatNeedNotMatchPasses": ""}
 
 
 @pytest.mark.clients
 @pytest.mark.timeout(2 * BUILD_S + RUN_S)
 def test_a_java_test_says_how_to_get_the_program(tmp_path: Path) -> None:
-    path = tmp_path / "path"
-    path.mkdir()
-    [text] = failures(one_passes(tmp_path, alone(path))).values()
+    [text] = failures(one_passes(tmp_path, alone(tmp_path))).values()
     assert (
         "no broker-sim on the PATH, nor uvx or pipx to fetch it; python3 -m pip install 'broker-sim[control]'" in text
     )
@@ -248,10 +227,8 @@ def test_a_java_test_says_how_to_get_the_program(tmp_path: Path) -> None:
 @pytest.mark.clients
 @pytest.mark.timeout(2 * BUILD_S + RUN_S)
 def test_a_java_test_uses_a_server_that_runs(tmp_path: Path) -> None:
-    path = tmp_path / "path"
-    path.mkdir()
     with serving() as url:
-        environment = {**alone(path), "BROKER_SIM_CONTROL": url}
+        environment = {**alone(tmp_path), "BROKER_SIM_CONTROL": url}
         assert failures(one_passes(tmp_path, environment)) == {"aRuleThatNeedNotMatchPasses": ""}
         with urllib.request.urlopen(f"{url}/v1/clusters") as answer:
             assert [one["id"] for one in json.load(answer)["clusters"]] == ["default"], "the test's own is stopped"

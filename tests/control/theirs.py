@@ -33,6 +33,25 @@ def on_path(directory: Path) -> dict[str, str]:
     return {**environment, "PATH": os.pathsep.join([str(directory), os.environ.get("PATH", "")])}
 
 
+FETCH = """\
+#!/bin/sh
+[ "$1 $2 $3 $4" = "{expected}" ] || {{ echo "unexpected: $*" >&2; exit 2; }}
+while [ "$1" != serve ]; do shift; done
+exec {python} -m broker_sim "$@"
+"""
+
+
+def alone(directory: Path, fetcher: str = "", expected: str = "") -> dict[str, str]:
+    """An environment without ``broker-sim``. At most ``fetcher`` is on its PATH, a program that runs this package and whose first four
+    arguments must be ``expected``."""
+    path = directory / "path"
+    path.mkdir()
+    if fetcher:
+        (path / fetcher).write_text(FETCH.format(expected=expected, python=shlex.quote(sys.executable)))
+        (path / fetcher).chmod(0o755)
+    return {**on_path(directory), "PATH": str(path)}
+
+
 @contextlib.contextmanager
 def serving() -> Iterator[str]:
     """The address of a control server that runs meanwhile."""

@@ -564,7 +564,7 @@ public final class Operations {
         }
 
         /** Settings by Kafka's names. */
-        public ClusterCreate config(Map<String, String> config) {
+        public ClusterCreate config(Map<String, ?> config) {
             set("config", config);
             return this;
         }
@@ -1973,7 +1973,7 @@ public final class Operations {
         }
 
         /** Topic settings by Kafka's names. */
-        public TopicCreate configs(Map<String, String> configs) {
+        public TopicCreate configs(Map<String, ?> configs) {
             set("configs", configs);
             return this;
         }
