@@ -521,6 +521,7 @@ def rendered() -> dict[Path, str]:
     import clients
     import clients_go
     import clients_java
+    import clients_node
     import settings_table
     import sync_types
 
@@ -529,7 +530,7 @@ def rendered() -> dict[Path, str]:
     whole = {COVERAGE: coverage(), JOURNAL: journal(), OPENAPI: openapi(), FAULTS: faults_doc.render()}
     whole |= {one.TARGET: one.render() for one in (sync_types, api_reference, api_table, settings_table)}
     operations = clients.vocabulary()
-    for language in (clients_java, clients_go):
+    for language in (clients_java, clients_go, clients_node):
         whole |= language.render(operations)
     return {**{path: redrawn(path) for path in BLOCKS}, **whole}
 

@@ -114,4 +114,4 @@ def test_a_go_test_uses_a_server_that_runs(tmp_path: Path) -> None:
 
 def test_the_packages_have_the_licence() -> None:
     text = (ROOT / "LICENSE").read_text()
-    assert [(ROOT / "packages" / name / "LICENSE").read_text() == text for name in ("go",)] == [True]
+    assert [(ROOT / "packages" / name / "LICENSE").read_text() == text for name in ("go", "node")] == [True, True]
