@@ -84,13 +84,21 @@ def installed(project: Path, directory: Path) -> Iterator[Path]:
         yield copy
 
 
-def cases_of(project: Path, directory: Path) -> list[ET.Element]:
-    """The test cases of ``mvn test`` in a project, all of which passed."""
+def maven(project: Path, directory: Path, tests: str = "src/test") -> tuple[int, str, list[ET.Element]]:
+    """The exit code, the output and the test cases of ``mvn test`` in a project."""
     with installed(project, directory) as copy:
         command = [need_tool("mvn"), "-B", "-Dstyle.color=never", "test"]
+        if tests != "src/test":
+            shutil.rmtree(copy / "src" / "test")
+            shutil.move(copy / tests, copy / "src" / "test")
         code, output = run(command, copy, on_path(directory), f"mvn test in {project.name}")
     reports = sorted((copy / "target" / "surefire-reports").glob("TEST-*.xml"))
-    cases = [case for report in reports for case in ET.parse(report).iter("testcase")]
+    return code, output, [case for report in reports for case in ET.parse(report).iter("testcase")]
+
+
+def cases_of(project: Path, directory: Path) -> list[ET.Element]:
+    """The test cases of a project, all of which passed."""
+    code, output, cases = maven(project, directory)
     failed = [name for name, text in failures(cases).items() if text]
     if failed or code != 0:
         pytest.fail(f"failed: {', '.join(failed) or f'exit code {code}'}\n{output}", pytrace=False)
@@ -241,6 +249,26 @@ def test_a_project_of_maven_uses_the_package(project: Path, tmp_path: Path) -> N
     cases = cases_of(project, tmp_path)
     assert {re.split(r"[({ ]", case.get("name") or "")[0] for case in cases} >= declared(project)
     assert [case.get("name") for case in cases if case.find("skipped") is not None] == []
+
+
+FAILING_IN_SPRING = {
+    "aRuleThatNeverMatches": r"SimError: \s*fault \d never hit: OffsetCommit group=of the test",
+    "aFailureOfItsOwn": r"the test's own(.|\n)*RecentHistory: \s*group billing: Stable in generation 1, 1 member",
+    "anotherClusterThanThatOfTheContext": "@Kafka above a method has no effect in a test of Spring",
+    "": r"SimError: \s*fault 1 never hit: Heartbeat group=of the class",
+}
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(2 * BUILD_S + RUN_S)
+def test_what_must_fail_in_spring_says_why(tmp_path: Path) -> None:
+    code, output, cases = maven(SPRING, tmp_path, "src/failing")
+    told = failures(cases)
+    assert code == 1, output
+    assert {name for name, text in told.items() if text} == set(FAILING_IN_SPRING), output
+    assert "nothingIsWrongAndPasses" in told
+    for name, pattern in FAILING_IN_SPRING.items():
+        assert re.search(pattern, told[name]), (name, told[name])
 
 
 def test_the_version_of_the_junit_package_is_that_of_broker_sim() -> None:

@@ -6,6 +6,7 @@ import java.util.Set;
 import org.junit.jupiter.api.extension.AfterAllCallback;
 import org.junit.jupiter.api.extension.AfterEachCallback;
 import org.junit.jupiter.api.extension.BeforeEachCallback;
+import org.junit.jupiter.api.extension.ExtensionConfigurationException;
 import org.junit.jupiter.api.extension.ExtensionContext;
 import org.junit.jupiter.api.extension.ExtensionContext.Namespace;
 import org.junit.jupiter.api.extension.ParameterContext;
@@ -49,6 +50,10 @@ public final class BrokerSim
     public SimCluster resolveParameter(ParameterContext parameter, ExtensionContext test) {
         SimCluster ofContext = ofSpringsContext(test);
         if (ofContext != null) {
+            if (AnnotationSupport.isAnnotated(test.getElement(), Kafka.class) && test.getTestMethod().isPresent()) {
+                throw new ExtensionConfigurationException("@Kafka above a method has no effect in a test of Spring, whose application context"
+                    + " has the cluster; it belongs above a class");
+            }
             return ofContext;
         }
         return test.getStore(NAMESPACE).getOrComputeIfAbsent(
