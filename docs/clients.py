@@ -186,7 +186,7 @@ def _type(found: Vocabulary, schema: Mapping[str, Any], name: str, doc: str = ""
     if more:
         return Type("any" if "boolean" in kinds else "string")
     if kind == "array":
-        return Type("list", _type(found, schema.get("items", {"type": "string"}), name), nullable=nullable)
+        return Type("list", _type(found, schema["items"], name), nullable=nullable)
     if kind == "object" and schema.get("properties"):
         return Type("shape", name=_shape(found, name, schema, schema.get("description", "")).name, nullable=nullable)
     if kind == "object":

@@ -61,7 +61,8 @@ def _read(of: Type, value: str) -> str:
             return f"Json.object({value})"
         case "list" | "map":
             assert of.of is not None
-            return f"Json.{of.kind}({value}, one -> {_read(of.of, 'one')})"
+            inner = "one" if value.startswith("read") else f"{value}s"  # a lambda in a lambda needs another name
+            return f"Json.{of.kind}({value}, {inner} -> {_read(of.of, inner)})"
         case "number":
             return f"((Number) {value}).doubleValue()"
         case "any":

@@ -90,7 +90,7 @@ func BrokerConfigs(configs map[string]string) Opt {
 	}
 }
 
-// AllowAutoTopicCreation lets Metadata requests create topics, as Kafka does unless it is told otherwise.
+// AllowAutoTopicCreation lets Metadata requests create topics. It is the default, as in Kafka.
 func AllowAutoTopicCreation() Opt {
 	return BrokerConfigs(map[string]string{"auto.create.topics.enable": "true"})
 }

@@ -133,18 +133,18 @@ type Log struct {
 
 // Member: a member of a group; deferred: JoinGroup or SyncGroup if that request of it is deferred.
 type Member struct {
-	MemberID           string         `json:"member_id"`
-	ClientID           string         `json:"client_id"`
-	ClientHost         string         `json:"client_host"`
-	InstanceID         string         `json:"instance_id"`
-	SessionTimeoutMs   int64          `json:"session_timeout_ms"`
-	RebalanceTimeoutMs int64          `json:"rebalance_timeout_ms"`
-	Deferred           string         `json:"deferred"`
-	Leader             bool           `json:"leader"`
-	Topics             []string       `json:"topics"`
-	Assignment         map[string]any `json:"assignment"`
-	Worker             map[string]any `json:"worker"`
-	Tasks              map[string]any `json:"tasks"`
+	MemberID           string             `json:"member_id"`
+	ClientID           string             `json:"client_id"`
+	ClientHost         string             `json:"client_host"`
+	InstanceID         string             `json:"instance_id"`
+	SessionTimeoutMs   int64              `json:"session_timeout_ms"`
+	RebalanceTimeoutMs int64              `json:"rebalance_timeout_ms"`
+	Deferred           string             `json:"deferred"`
+	Leader             bool               `json:"leader"`
+	Topics             []string           `json:"topics"`
+	Assignment         map[string][]int64 `json:"assignment"`
+	Worker             map[string]any     `json:"worker"`
+	Tasks              map[string]any     `json:"tasks"`
 }
 
 // RecordHeaders: an entry.

@@ -148,7 +148,7 @@ export interface Member {
   deferred: string | null
   leader: boolean
   topics: string[] | null
-  assignment: Record<string, any> | null
+  assignment: Record<string, number[]> | null
   worker: Record<string, any> | null
   tasks: Record<string, any> | null
 }

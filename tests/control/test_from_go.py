@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,15 @@ def test_a_go_test_uses_a_server_that_runs(tmp_path: Path) -> None:
         environment = {**alone(tmp_path), "BROKER_SIM_CONTROL": url}
         code, output = run([str(program()), "-test.run", "TestRecordsAreRead"], tmp_path, environment, "the Go test")
     assert code == 0, output
+
+
+@pytest.mark.clients
+def test_the_go_sources_are_formatted_and_vetted() -> None:
+    done = subprocess.run(
+        [need_tool("gofmt"), "-l", str(PACKAGE), str(HERE)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == ""
+    compiled([need_tool("go"), "vet", "./..."], PACKAGE)
 
 
 def test_the_packages_have_the_licence() -> None:

@@ -249,7 +249,7 @@ public final class Answers {
         String deferred,
         boolean leader,
         List<String> topics,
-        Map<String, Object> assignment,
+        Map<String, List<Long>> assignment,
         Map<String, Object> worker,
         Map<String, Object> tasks) {
         static Member of(Map<String, Object> read) {
@@ -263,7 +263,7 @@ public final class Answers {
                 (String) read.get("deferred"),
                 (Boolean) read.get("leader"),
                 Json.list(read.get("topics"), one -> (String) one),
-                Json.object(read.get("assignment")),
+                Json.map(read.get("assignment"), one -> Json.list(one, ones -> (Long) ones)),
                 Json.object(read.get("worker")),
                 Json.object(read.get("tasks")));
         }

@@ -434,7 +434,7 @@ public final class SimCluster implements ExtensionContext.Store.CloseableResourc
          *
          * @param topic its topic
          * @param partition its number
-         * @return null where there is none
+         * @return null without one
          */
         public Long committed(String topic, int partition) {
             return describe().offsets().get(topic + "-" + partition);
