@@ -518,6 +518,10 @@ def rendered() -> dict[Path, str]:
     """Every generated file with the text that it should have."""
     import api_reference
     import api_table
+    import clients
+    import clients_go
+    import clients_java
+    import clients_node
     import settings_table
     import sync_types
 
@@ -525,6 +529,9 @@ def rendered() -> dict[Path, str]:
 
     whole = {COVERAGE: coverage(), JOURNAL: journal(), OPENAPI: openapi(), FAULTS: faults_doc.render()}
     whole |= {one.TARGET: one.render() for one in (sync_types, api_reference, api_table, settings_table)}
+    operations = clients.vocabulary()
+    for language in (clients_java, clients_go, clients_node):
+        whole |= language.render(operations)
     return {**{path: redrawn(path) for path in BLOCKS}, **whole}
 
 

@@ -16,6 +16,8 @@ from broker_sim.cli import main as cli
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
+OF_PACKAGES = [*sorted((ROOT / "packages").glob("*/README.md")), *sorted((ROOT / "tests").glob("from_*/README.md"))]
+
 
 def anchors(page: Path) -> set[str]:
     """The names of a page's headings, as GitHub makes them."""
@@ -39,7 +41,7 @@ def broken(page: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *OF_PACKAGES], ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(page: Path) -> None:
     assert broken(page) == []
 
@@ -77,7 +79,7 @@ PRIVATE = re.compile(
     r"\b(told|whoever|there is none|is no more|can't be meant|in vain|likewise|nobody|stands)\b", re.IGNORECASE
 )
 """Words and phrases for which Kafka's users have better ones."""
-LIMITS = {"README": 0, "help": 0, "docs": 0, "errors": 0, "docstrings": 0}
+LIMITS = {"README": 0, "help": 0, "docs": 0, "packages": 0, "errors": 0, "docstrings": 0}
 """How often they may stand in each kind of text; a limit is lowered where a text is mended, and never raised."""
 
 
@@ -110,6 +112,7 @@ def counted() -> dict[str, int]:
         "README": PAGES[0].read_text(),
         "help": helps(),
         "docs": "\n".join(page.read_text() for page in PAGES[1:] if page.name != "style.md"),  # which lists them
+        "packages": "\n".join(page.read_text() for page in OF_PACKAGES),
         "errors": "\n".join(errors),
         "docstrings": "\n".join(docstrings),
     }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.control.clusters import DEFAULT
 from broker_sim.control.operations import OPERATIONS, Operation
 from broker_sim.control.routes import CREATES, FORMS, PREFIX
-from broker_sim.control.shapes import Map, Shape
+from broker_sim.control.shapes import Map, Maybe, Shape
 from broker_sim.fields.field import Field
 from broker_sim.fields.kafka import ERROR_CODE
 from broker_sim.fields.kinds import DURATION, ListOf, MapOf, Text
@@ -205,6 +205,9 @@ def schema_of(shape: Any, shapes: dict[str, Any]) -> dict[str, Any]:
             shapes[shape.name] = {}
             shapes[shape.name] = {**_object(shape.fields, shapes, shape.more), "description": shape.doc}
         return {"$ref": f"#/components/schemas/{shape.name}"}
+    if isinstance(shape, Maybe):
+        schema = schema_of(shape.values, shapes)
+        return {**schema, "type": [schema["type"], "null"]}
     if isinstance(shape, Map):
         return {"type": "object", "additionalProperties": schema_of(shape.values, shapes)}
     if isinstance(shape, list):

@@ -1,6 +1,6 @@
 """The shapes of answers, in a shorthand that openapi.py turns into JSON Schema.
 
-``"string"``, ``"integer"``, ``"number"``, ``"boolean"``, ``"object"``, ``"array"``, ``"any"``; with a ``?`` behind it null, too.
+``"string"``, ``"integer"``, ``"number"``, ``"boolean"``, ``"object"``, ``"any"``; with a ``?`` behind it null, too.
 ``[shape]`` is a list of them, ``{name: shape}`` an object; a name that ends in ``?`` may be absent. A ``Shape`` has a name of its
 own in the document.
 """
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Map", "Shape"]
+__all__ = ["Map", "Maybe", "Shape"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,13 @@ class Shape:
 @dataclass(frozen=True, slots=True)
 class Map:
     """An object whose names are not known beforehand, all of whose values have one shape."""
+
+    values: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Maybe:
+    """A list or a `Map`, or null."""
 
     values: Any
 
@@ -83,8 +90,8 @@ MEMBER = Shape(
         "rebalance_timeout_ms": "integer",
         "deferred": "string?",
         "leader": "boolean",
-        "topics": "array?",
-        "assignment": "object?",
+        "topics": Maybe(["string"]),
+        "assignment": Maybe(Map(["integer"])),
         "worker": "object?",
         "tasks": "object?",
     },

@@ -1,24 +1,28 @@
-"""The Go tests of tests/from_go: franz-go is led through incidents by HTTP alone."""
+"""The module tests/from_go, a user of packages/go: franz-go is led through incidents."""
 
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.clients.clients import BUILD_S, built, run_tool
-from tests.control.theirs import RUN_S, compiled, on_path, run
+from tests.control.theirs import RUN_S, alone, compiled, on_path, run, serving
 from tests.support.real_kafka import need_tool
 
-HERE = Path(__file__).parent.parent / "from_go"
+ROOT = Path(__file__).parent.parent.parent
+HERE = ROOT / "tests" / "from_go"
+PACKAGE = ROOT / "packages" / "go"
 
 
 def program(package: str = ".") -> Path:
     """A package's tests, compiled."""
     go = need_tool("go")
     sources = [
-        *(HERE / name for name in ("brokersim.go", "go.mod", "go.sum")),
+        *(HERE / name for name in ("go.mod", "go.sum")),
+        *sorted(PACKAGE.glob("*.go")),
         *sorted((HERE / package).glob("*_test.go")),
     ]
 
@@ -63,14 +67,61 @@ def test_what_must_fail_in_go_says_why(tmp_path: Path) -> None:
     [
         (
             "{directory}/nowhere",
-            "can't start broker-sim: .*nowhere.*; python3 -m pip install 'broker-sim\\[control\\]' installs it",
+            "can't start .*nowhere: .*; python3 -m pip install 'broker-sim\\[control\\]' installs it",
         ),
-        ("sh {directory}/refuses", "needs aiohttp\nsh .*refuses ended before it was ready; python3 -m pip install"),
+        (
+            "sh {directory}/refuses",
+            r"refuses ended before it was ready:\n\s+broker-sim serve: the control server needs aiohttp",
+        ),
     ],
 )
 def test_a_go_test_says_why_the_program_does_not_start(tmp_path: Path, program_: str, reason: str) -> None:
     (tmp_path / "refuses").write_text("echo 'broker-sim serve: the control server needs aiohttp' >&2; exit 2")
     environment = {**on_path(tmp_path), "BROKER_SIM_COMMAND": program_.format(directory=tmp_path)}
     code, output = run([str(program("./failing"))], tmp_path, environment, "the Go tests")
-    assert code == 2, output
+    assert code == 1, output
     assert re.search(reason, output), output
+
+
+ALONE = {
+    "uvx": "--from broker-sim[control] broker-sim serve",
+    "pipx": "run --spec broker-sim[control] broker-sim",
+    "": "",
+}
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(2 * BUILD_S + RUN_S)
+@pytest.mark.parametrize("fetcher", ALONE)
+def test_a_go_test_finds_the_program(tmp_path: Path, fetcher: str) -> None:
+    command = [str(program()), "-test.v", "-test.run", "TestRecordsAreRead"]
+    code, output = run(command, tmp_path, alone(tmp_path, fetcher, ALONE[fetcher]), "the Go test")
+    assert code == (0 if fetcher else 1), output
+    if not fetcher:
+        expected = (
+            "no broker-sim on the PATH, nor uvx or pipx to fetch it; python3 -m pip install 'broker-sim[control]'"
+        )
+        assert expected in output
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(2 * BUILD_S + RUN_S)
+def test_a_go_test_uses_a_server_that_runs(tmp_path: Path) -> None:
+    with serving() as url:
+        environment = {**alone(tmp_path), "BROKER_SIM_CONTROL": url}
+        code, output = run([str(program()), "-test.run", "TestRecordsAreRead"], tmp_path, environment, "the Go test")
+    assert code == 0, output
+
+
+@pytest.mark.clients
+def test_the_go_sources_are_formatted_and_vetted() -> None:
+    done = subprocess.run(
+        [need_tool("gofmt"), "-l", str(PACKAGE), str(HERE)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == ""
+    compiled([need_tool("go"), "vet", "./..."], PACKAGE)
+
+
+def test_the_packages_have_the_licence() -> None:
+    text = (ROOT / "LICENSE").read_text()
+    assert [(ROOT / "packages" / name / "LICENSE").read_text() == text for name in ("go", "node")] == [True, True]

@@ -1,22 +1,30 @@
-"""The JUnit 5 tests of tests/from_java: a Java consumer is led through incidents by HTTP alone."""
+"""Projects of packages/junit's users: tests/from_java, where a Java consumer is led through incidents, and tests/from_spring."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import json
 import os
 import re
 import shutil
+import urllib.request
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from broker_sim import __version__
 from broker_sim.faults.conditions import KINDS
 from broker_sim.faults.rules import VERDICTS
 from tests.clients.clients import BUILD_S, JVM, built, run_tool
-from tests.control.theirs import RUN_S, compiled, on_path, run
-from tests.support.real_kafka import classpath, need_tool
+from tests.control.theirs import RUN_S, alone, compiled, on_path, run, serving
+from tests.support.real_kafka import cache_dir, classpath, need_tool
 
-HERE = Path(__file__).parent.parent / "from_java"
+ROOT = Path(__file__).parent.parent.parent
+HERE = ROOT / "tests" / "from_java"
+SPRING = ROOT / "tests" / "from_spring"
 SOURCES = HERE / "src" / "test"
 
 
@@ -40,16 +48,61 @@ def junit() -> Path:
     return next(built("junit", [], build, salt=artifact).glob("*.jar"))
 
 
-def classes(class_path: str) -> Path:
-    sources = sorted(path for path in SOURCES.rglob("*") if path.is_file())
-    javac = need_tool("javac")
+PACKAGE = ROOT / "packages" / "junit"
+
+
+def package() -> Path:
+    """The folder with the jars of packages/junit, as Maven makes them."""
+    sources = [PACKAGE / "pom.xml", *sorted(path for path in (PACKAGE / "src").rglob("*") if path.is_file())]
+    mvn = need_tool("mvn")
 
     def build(directory: Path) -> None:
-        java = [str(path) for path in sources if path.suffix == ".java"]
-        compiled([javac, "--release", "17", "-nowarn", "-d", str(directory), "-cp", class_path, *java], HERE)
-        shutil.copytree(SOURCES / "resources", directory, dirs_exist_ok=True)
+        copy = directory / "packages" / "junit"
+        shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("target"))
+        shutil.copy(ROOT / "LICENSE", directory)
+        compiled([mvn, "-q", "-B", "package"], copy)
 
-    return built("from-java", sources, build, salt=class_path)
+    return built("broker-sim-junit", sources, build) / "packages" / "junit" / "target"
+
+
+def jar() -> Path:
+    return package() / f"broker-sim-junit-{__version__}.jar"
+
+
+@contextlib.contextmanager
+def installed(project: Path, directory: Path) -> Iterator[Path]:
+    """A copy of a project, with the package in Maven's local repository. All states of the package have one version there, so no other
+    process may install another meanwhile."""
+    copy = directory / "project"
+    shutil.copytree(project, copy, ignore=shutil.ignore_patterns("target"))
+    found = jar()
+    with (cache_dir() / "junit-lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        pom = PACKAGE / "pom.xml"
+        goal = "org.apache.maven.plugins:maven-install-plugin:3.1.4:install-file"
+        compiled([need_tool("mvn"), "-q", "-B", goal, f"-Dfile={found}", f"-DpomFile={pom}"], copy)
+        yield copy
+
+
+def maven(project: Path, directory: Path, tests: str = "src/test") -> tuple[int, str, list[ET.Element]]:
+    """The exit code, the output and the test cases of ``mvn test`` in a project."""
+    with installed(project, directory) as copy:
+        command = [need_tool("mvn"), "-B", "-Dstyle.color=never", "test"]
+        if tests != "src/test":
+            shutil.rmtree(copy / "src" / "test")
+            shutil.move(copy / tests, copy / "src" / "test")
+        code, output = run(command, copy, on_path(directory), f"mvn test in {project.name}")
+    reports = sorted((copy / "target" / "surefire-reports").glob("TEST-*.xml"))
+    return code, output, [case for report in reports for case in ET.parse(report).iter("testcase")]
+
+
+def cases_of(project: Path, directory: Path) -> list[ET.Element]:
+    """The test cases of a project, all of which passed."""
+    code, output, cases = maven(project, directory)
+    failed = [name for name, text in failures(cases).items() if text]
+    if failed or code != 0:
+        pytest.fail(f"failed: {', '.join(failed) or f'exit code {code}'}\n{output}", pytrace=False)
+    return cases
 
 
 def failing(class_path: str) -> Path:
@@ -65,9 +118,9 @@ def failing(class_path: str) -> Path:
     return built("from-java-failing", sources, build, salt=class_path)
 
 
-def declared() -> set[str]:
-    """The tests that stand in the sources."""
-    text = "\n".join(path.read_text() for path in SOURCES.rglob("*Test.java"))
+def declared(project: Path) -> set[str]:
+    """The tests that are in the sources of a project."""
+    text = "\n".join(path.read_text() for path in (project / "src" / "test").rglob("*Test.java"))
     return set(re.findall(r"@(?:Test|ParameterizedTest)\b(?:\s+@.*)*\s+void (\w+)\(", text))
 
 
@@ -108,8 +161,7 @@ FAILING = {
 @pytest.mark.clients
 @pytest.mark.timeout(2 * BUILD_S + RUN_S)
 def test_what_must_fail_in_java_says_why(tmp_path: Path) -> None:
-    jars = junit()
-    found = [classes(os.pathsep.join([classpath(version("kafka")), str(jars)])), jars]
+    found = [jar(), *classpath(version("kafka")).split(os.pathsep), junit()]
     found.append(failing(os.pathsep.join(map(str, found))))
     code, output, cases = executed([*found], "--select-package=failing", tmp_path, on_path(tmp_path))
     told = failures(cases)
@@ -140,8 +192,7 @@ def test_what_must_fail_in_java_says_why(tmp_path: Path) -> None:
 def test_a_java_test_says_why_the_program_does_not_start(tmp_path: Path, program: str, reason: str) -> None:
     (tmp_path / "refuses").write_text("echo 'broker-sim serve: the control server needs aiohttp' >&2; exit 2")
     (tmp_path / "silent").write_text("exit 3")
-    jars = junit()
-    found = [classes(os.pathsep.join([classpath(version("kafka")), str(jars)])), jars]
+    found = [jar(), *classpath(version("kafka")).split(os.pathsep), junit()]
     found.append(failing(os.pathsep.join(map(str, found))))
     environment = {**on_path(tmp_path), "BROKER_SIM_COMMAND": program.format(directory=tmp_path)}
     method = "--select-method=failing.FailingTest#aRuleThatNeedNotMatchPasses(brokersim.SimCluster)"
@@ -151,23 +202,84 @@ def test_a_java_test_says_why_the_program_does_not_start(tmp_path: Path, program
     assert re.search(reason, text), text
 
 
+def one_passes(directory: Path, environment: dict[str, str]) -> list[ET.Element]:
+    """The case of a test that passes wherever there is a control server."""
+    found = [jar(), *classpath(version("kafka")).split(os.pathsep), junit()]
+    found.append(failing(os.pathsep.join(map(str, found))))
+    method = "--select-method=failing.FailingTest#aRuleThatNeedNotMatchPasses(brokersim.SimCluster)"
+    return executed([*found], method, directory, environment)[2]
+
+
 @pytest.mark.clients
 @pytest.mark.timeout(2 * BUILD_S + RUN_S)
-def test_a_java_consumer_is_led_through_incidents(tmp_path: Path) -> None:
-    jars = os.pathsep.join([classpath(version("kafka")), str(junit())])
-    found = classes(jars)
-    code, output, cases = executed(
-        [found, *jars.split(os.pathsep)], f"--scan-classpath={found}", tmp_path, on_path(tmp_path)
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("uvx", "--from broker-sim[control] broker-sim serve"),
+        ("pipx", "run --spec broker-sim[control] broker-sim"),
+    ],
+)
+def test_a_java_test_lets_the_program_be_fetched(tmp_path: Path, name: str, expected: str) -> None:
+    assert failures(one_passes(tmp_path, alone(tmp_path, name, expected))) == {"aRuleThatNeedNotMatchPasses": ""}
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(2 * BUILD_S + RUN_S)
+def test_a_java_test_says_how_to_get_the_program(tmp_path: Path) -> None:
+    [text] = failures(one_passes(tmp_path, alone(tmp_path))).values()
+    assert (
+        "no broker-sim on the PATH, nor uvx or pipx to fetch it; python3 -m pip install 'broker-sim[control]'" in text
     )
-    failed = [
-        f"{one.get('classname')}.{one.get('name')}"
-        for one in cases
-        if len(one.findall("failure") + one.findall("error"))
-    ]
-    if failed or code != 0:
-        pytest.fail(f"failed: {', '.join(failed) or f'exit code {code}'}\n{output}", pytrace=False)
-    assert {(one.get("name") or "").partition("(")[0] for one in cases} == declared()
-    assert [one.get("name") for one in cases if one.find("skipped") is not None] == []
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(2 * BUILD_S + RUN_S)
+def test_a_java_test_uses_a_server_that_runs(tmp_path: Path) -> None:
+    with serving() as url:
+        environment = {**alone(tmp_path), "BROKER_SIM_CONTROL": url}
+        assert failures(one_passes(tmp_path, environment)) == {"aRuleThatNeedNotMatchPasses": ""}
+        with urllib.request.urlopen(f"{url}/v1/clusters") as answer:
+            assert [one["id"] for one in json.load(answer)["clusters"]] == ["default"], "the test's own is stopped"
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(2 * BUILD_S + RUN_S)
+@pytest.mark.parametrize("project", [HERE, SPRING], ids=lambda project: project.name)
+def test_a_project_of_maven_uses_the_package(project: Path, tmp_path: Path) -> None:
+    cases = cases_of(project, tmp_path)
+    assert {re.split(r"[({ ]", case.get("name") or "")[0] for case in cases} >= declared(project)
+    assert [case.get("name") for case in cases if case.find("skipped") is not None] == []
+
+
+FAILING_IN_SPRING = {
+    "aRuleThatNeverMatches": r"SimError: \s*fault \d never hit: OffsetCommit group=of the test",
+    "aFailureOfItsOwn": r"the test's own(.|\n)*RecentHistory: \s*group billing: Stable in generation 1, 1 member",
+    "anotherClusterThanThatOfTheContext": "@Kafka above a method has no effect in a test of Spring",
+    "": r"SimError: \s*fault 1 never hit: Heartbeat group=of the class",
+}
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(2 * BUILD_S + RUN_S)
+def test_what_must_fail_in_spring_says_why(tmp_path: Path) -> None:
+    code, output, cases = maven(SPRING, tmp_path, "src/failing")
+    told = failures(cases)
+    assert code == 1, output
+    assert {name for name, text in told.items() if text} == set(FAILING_IN_SPRING), output
+    assert "nothingIsWrongAndPasses" in told
+    for name, pattern in FAILING_IN_SPRING.items():
+        assert re.search(pattern, told[name]), (name, told[name])
+
+
+def test_the_version_of_the_junit_package_is_that_of_broker_sim() -> None:
+    assert ET.parse(PACKAGE / "pom.xml").findtext("version") == __version__
+    for project in (HERE, SPRING):
+        [used] = [
+            one.findtext("version")
+            for one in ET.parse(project / "pom.xml").iter("dependency")
+            if one.findtext("artifactId") == "broker-sim-junit"
+        ]
+        assert used == __version__
 
 
 def test_the_java_example_names_every_verdict_and_state() -> None:

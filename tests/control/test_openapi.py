@@ -13,7 +13,7 @@ from openapi_spec_validator import validate
 from broker_sim.control.openapi import document, schema_of
 from broker_sim.control.operations import OPERATIONS
 from broker_sim.control.routes import FORMS
-from broker_sim.control.shapes import GROUP, Map
+from broker_sim.control.shapes import GROUP, Map, Maybe
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -71,6 +71,7 @@ def test_shapes_become_schemas() -> None:
         "additionalProperties": False,
     }
     assert schema_of(Map("integer"), named) == {"type": "object", "additionalProperties": {"type": "integer"}}
+    assert schema_of(Maybe(["string"]), named) == {"type": ["array", "null"], "items": {"type": "string"}}
     assert schema_of(GROUP, named) == {"$ref": "#/components/schemas/Group"}
     assert set(named) == {"Group", "Member"}
 

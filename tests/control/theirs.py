@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,37 @@ def on_path(directory: Path) -> dict[str, str]:
     program.chmod(0o755)
     environment = {name: value for name, value in os.environ.items() if name != "BROKER_SIM_COMMAND"}
     return {**environment, "PATH": os.pathsep.join([str(directory), os.environ.get("PATH", "")])}
+
+
+FETCH = """\
+#!/bin/sh
+[ "$1 $2 $3 $4" = "{expected}" ] || {{ echo "unexpected: $*" >&2; exit 2; }}
+while [ "$1" != serve ]; do shift; done
+exec {python} -m broker_sim "$@"
+"""
+
+
+def alone(directory: Path, fetcher: str = "", expected: str = "") -> dict[str, str]:
+    """An environment without ``broker-sim``. At most ``fetcher`` is on its PATH, a program that runs this package and whose first four
+    arguments must be ``expected``."""
+    path = directory / "path"
+    path.mkdir()
+    if fetcher:
+        (path / fetcher).write_text(FETCH.format(expected=expected, python=shlex.quote(sys.executable)))
+        (path / fetcher).chmod(0o755)
+    return {**on_path(directory), "PATH": str(path)}
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[str]:
+    """The address of a control server that runs meanwhile."""
+    command = [sys.executable, "-m", "broker_sim", "serve", "--control", "0", "--until-eof"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(2)]
+        yield lines[1].removeprefix("broker-sim control: ").strip()
+        process.stdin.close()  # it ends
 
 
 def run(command: Sequence[str], cwd: Path, environment: dict[str, str], what: str) -> tuple[int, str]:

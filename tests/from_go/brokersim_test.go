@@ -1,17 +1,14 @@
-package brokersim_test
+// Package from_go is a module that uses packages/go: franz-go's client is led through incidents.
+package from_go
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	brokersim "broker-sim/tests/from_go"
-
+	brokersim "github.com/broker-sim/broker-sim/packages/go"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -20,35 +17,32 @@ import (
 
 const group, patience = "billing", 20 * time.Second
 
-func TestMain(m *testing.M) { os.Exit(brokersim.Main(m)) }
-
 func TestReceivedRequests(t *testing.T) {
-	kafka := orders(t, brokersim.Options{})
+	kafka := orders(t)
 	app := consumer(t, kafka, "app-1")
 	poll(t, app)
 	if err := await(t, "commit", commit(app)); err != nil {
 		t.Fatal(err)
 	}
-	commits := kafka.AwaitRequests(1, "OffsetCommit", brokersim.Params{"client_id": "app-1"}, patience)
+	commits := kafka.AwaitRequests(brokersim.RequestWaitParams{API: []string{"OffsetCommit"}, ClientID: "app-1", Timeout: patience})
 	if len(commits) != 1 || commits[0].Group != group || commits[0].Error != "" || !commits[0].Answered {
 		t.Fatalf("one commit of %s was expected: %+v", group, commits)
 	}
-	if others := kafka.Requests("OffsetCommit", brokersim.Params{"client_id": "app-2"}); len(others) != 0 {
+	if others := kafka.Requests(brokersim.RequestListParams{API: []string{"OffsetCommit"}, ClientID: "app-2"}); len(others) != 0 {
 		t.Fatalf("app-2 has committed: %+v", others)
 	}
 }
 
 // orders is a cluster with a topic of 6 partitions and 600 records.
-func orders(t *testing.T, options brokersim.Options) *brokersim.Cluster {
-	options.Topics = map[string]int{"orders": 6}
-	kafka := brokersim.New(t, options)
+func orders(t *testing.T, opts ...brokersim.Opt) *brokersim.TestCluster {
+	kafka := brokersim.New(t, append(opts, brokersim.SeedTopics(6, "orders"))...)
 	kafka.Fill("orders", 600)
 	return kafka
 }
 
 // consumer is the application under test, here a bare consumer of orders; it leaves its group when the test ends.
-func consumer(t *testing.T, kafka *brokersim.Cluster, name string) *kgo.Client {
-	client, err := kgo.NewClient(kgo.SeedBrokers(kafka.Bootstrap...), kgo.ClientID(name), kgo.ConsumerGroup(group),
+func consumer(t *testing.T, kafka *brokersim.TestCluster, name string) *kgo.Client {
+	client, err := kgo.NewClient(kgo.SeedBrokers(kafka.ListenAddrs()...), kgo.ClientID(name), kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics("orders"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(),
 		kgo.Balancers(kgo.RangeBalancer()), kgo.HeartbeatInterval(200*time.Millisecond), kgo.FetchMaxWait(100*time.Millisecond))
 	if err != nil {
@@ -95,11 +89,11 @@ func await(t *testing.T, what string, done <-chan error) error {
 
 func TestACommitWaitsOutAStuckPartitionOfKafka41(t *testing.T) {
 	t.Parallel()
-	kafka := orders(t, brokersim.Options{Brokers: 3, Clock: "manual"})
+	kafka := orders(t, brokersim.NumBrokers(3), brokersim.Clock("manual"))
 	client := consumer(t, kafka, "app")
 	poll(t, client)
 
-	jam := kafka.SetState(brokersim.OffsetsLog(group), "stuck", nil)
+	jam := kafka.SetState(brokersim.OffsetsLog(group), "stuck", brokersim.StateSetParams{})
 	done := commit(client)
 	jam.AwaitPending(1)                                                   // appended, not committed, not answered
 	kafka.Advance(5 * time.Second)                                        // offsets.commit.timeout.ms of the broker
@@ -117,11 +111,11 @@ func TestACommitWaitsOutAStuckPartitionOfKafka41(t *testing.T) {
 
 func TestACommitFailsOnAStuckPartitionOfKafka39(t *testing.T) {
 	t.Parallel()
-	kafka := orders(t, brokersim.Options{Brokers: 3, AsVersion: "3.9", Clock: "manual"})
+	kafka := orders(t, brokersim.NumBrokers(3), brokersim.AsVersion("3.9"), brokersim.Clock("manual"))
 	client := consumer(t, kafka, "app")
 	poll(t, client)
 
-	jam := kafka.SetState(brokersim.OffsetsLog(group), "stuck", nil)
+	jam := kafka.SetState(brokersim.OffsetsLog(group), "stuck", brokersim.StateSetParams{})
 	done := commit(client)
 	jam.AwaitPending(1)
 	kafka.Advance(5 * time.Second)
@@ -136,8 +130,8 @@ func TestACommitFailsOnAStuckPartitionOfKafka39(t *testing.T) {
 
 func TestALostHeartbeatIsSentAgain(t *testing.T) {
 	t.Parallel()
-	kafka := orders(t, brokersim.Options{})
-	lost := kafka.AddFault(brokersim.Params{"api": "Heartbeat", "group": group, "drop": true, "times": 1})
+	kafka := orders(t)
+	lost := kafka.AddFault(brokersim.FaultAddParams{API: []string{"Heartbeat"}, Group: group, Drop: true, Times: 1})
 	client := consumer(t, kafka, "app")
 	poll(t, client)
 
@@ -153,12 +147,12 @@ func TestALostHeartbeatIsSentAgain(t *testing.T) {
 
 func TestAMemberWithoutNetworkIsOutAfterItsSession(t *testing.T) {
 	t.Parallel()
-	kafka := orders(t, brokersim.Options{Clock: "manual"})
+	kafka := orders(t, brokersim.Clock("manual"))
 	consumer(t, kafka, "first")
 	consumer(t, kafka, "second")
 	before := kafka.AwaitReading(group, 2, patience).Generation
 
-	cut := kafka.AddFault(brokersim.Params{"client_id": "second", "drop": true})
+	cut := kafka.AddFault(brokersim.FaultAddParams{ClientID: "second", Drop: true})
 	cut.AwaitHits(1)
 	kafka.Advance(44*time.Second, "second")
 	if now := kafka.Group(group); now.Generation != before {
@@ -179,32 +173,34 @@ func TestAMemberWithoutNetworkIsOutAfterItsSession(t *testing.T) {
 
 func TestACoordinatorThatMovesIsFollowed(t *testing.T) {
 	t.Parallel()
-	kafka := orders(t, brokersim.Options{Brokers: 3})
+	kafka := orders(t, brokersim.NumBrokers(3))
 	client := consumer(t, kafka, "app")
 	poll(t, client)
-	next := kafka.Group(group).Coordinator%3 + 1
+	next := int(kafka.CoordinatorFor(group))%3 + 1
 
-	jam := kafka.SetState(brokersim.OffsetsLog(group), "stuck", nil)
+	jam := kafka.SetState(brokersim.OffsetsLog(group), "stuck", brokersim.StateSetParams{})
 	done := commit(client)
 	jam.AwaitPending(1)
-	kafka.Do("POST", "/logs/"+brokersim.OffsetsLog(group)+"/leader", brokersim.Params{"broker": next}, nil)
+	if _, err := kafka.LeaderMove(brokersim.OffsetsLog(group), brokersim.LeaderMoveParams{Broker: &next}); err != nil {
+		t.Fatal(err)
+	}
 	kafka.AwaitAnswer("OffsetCommit", group, "NOT_COORDINATOR")
 	jam.Heal()
 
 	if err := await(t, "the commit", done); err != nil {
 		t.Error(err)
 	}
-	if now := kafka.Group(group); now.Coordinator != next || now.Generation != 1 {
-		t.Errorf("coordinator %d, generation %d", now.Coordinator, now.Generation)
+	if now := kafka.Group(group); *now.Coordinator != int64(next) || now.Generation != 1 {
+		t.Errorf("coordinator %d, generation %d", *now.Coordinator, now.Generation)
 	}
 }
 
 func TestAWaitInVainTellsTheGroupsHistory(t *testing.T) {
 	t.Parallel()
-	kafka := orders(t, brokersim.Options{})
+	kafka := orders(t)
 	poll(t, consumer(t, kafka, "app"))
 	var failed *brokersim.Error
-	err := kafka.Try("GET", "/groups/billing/wait", brokersim.Params{"members": 2, "timeout": "50ms"}, nil)
+	_, err := kafka.GroupWait(group, brokersim.GroupWaitParams{Members: brokersim.Ptr(2), Timeout: 50 * time.Millisecond})
 	if !errors.As(err, &failed) || failed.Kind != "WaitTimeout" || !strings.Contains(failed.Text, "app") {
 		t.Errorf("%v", err)
 	}
@@ -215,14 +211,10 @@ func TestAWaitInVainTellsTheGroupsHistory(t *testing.T) {
 
 func TestTopicsHaveTheirSettings(t *testing.T) {
 	t.Parallel()
-	kafka := brokersim.New(t, brokersim.Options{
-		Topics: map[string]int{"orders": 6},
-		TopicConfigs: map[string]map[string]string{
-			"orders": {"cleanup.policy": "compact"},
-			"audit":  {"retention.ms": "1000"},
-		},
-	})
-	client, err := kgo.NewClient(kgo.SeedBrokers(kafka.Bootstrap...))
+	kafka := brokersim.New(t, brokersim.SeedTopics(6, "orders"),
+		brokersim.TopicConfigs("orders", map[string]string{"cleanup.policy": "compact"}),
+		brokersim.TopicConfigs("audit", map[string]string{"retention.ms": "1000"}))
+	client, err := kgo.NewClient(kgo.SeedBrokers(kafka.ListenAddrs()...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,9 +226,8 @@ func TestTopicsHaveTheirSettings(t *testing.T) {
 		t.Error(retention)
 	}
 	for topic, partitions := range map[string]int{"orders": 6, "audit": 1} {
-		var told struct{ Partitions int }
-		if kafka.Do("GET", "/topics/"+topic, nil, &told); told.Partitions != partitions {
-			t.Errorf("%s: %+v", topic, told)
+		if found, err := kafka.TopicGet(topic); err != nil || int(found.Partitions) != partitions {
+			t.Errorf("%s: %+v, %v", topic, found, err)
 		}
 	}
 }
@@ -257,13 +248,9 @@ func setting(t *testing.T, client *kgo.Client, topic, name string) string {
 
 func TestAClientAuthenticatesOverTLS(t *testing.T) {
 	t.Parallel()
-	kafka := brokersim.New(t, brokersim.Options{SecurityProtocol: "SASL_SSL", Users: map[string]string{"alice": "secret"}})
-	trusted := x509.NewCertPool()
-	if !trusted.AppendCertsFromPEM([]byte(kafka.CA)) {
-		t.Fatalf("no certificate in %q", kafka.CA)
-	}
+	kafka := brokersim.New(t, brokersim.EnableSASL(), brokersim.TLS(), brokersim.User("SCRAM-SHA-512", "alice", "secret"))
 	for password, works := range map[string]bool{"secret": true, "wrong": false} {
-		client, err := kgo.NewClient(kgo.SeedBrokers(kafka.Bootstrap...), kgo.DialTLSConfig(&tls.Config{RootCAs: trusted}),
+		client, err := kgo.NewClient(kgo.SeedBrokers(kafka.ListenAddrs()...), kgo.DialTLSConfig(kafka.TLSConfig()),
 			kgo.SASL(scram.Auth{User: "alice", Pass: password}.AsSha512Mechanism()), kgo.RetryTimeout(time.Millisecond))
 		if err != nil {
 			t.Fatal(err)
@@ -274,5 +261,63 @@ func TestAClientAuthenticatesOverTLS(t *testing.T) {
 		}
 		cancel()
 		client.Close()
+	}
+}
+
+func TestRecordsAreRead(t *testing.T) {
+	t.Parallel()
+	kafka := brokersim.New(t, brokersim.SeedTopics(1, "bills"))
+	client, err := kgo.NewClient(kgo.SeedBrokers(kafka.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	client.Produce(context.Background(), &kgo.Record{Topic: "bills", Value: []byte("one")}, nil)
+	client.Produce(context.Background(), &kgo.Record{Topic: "bills", Key: []byte{}, Value: []byte("two")}, nil)
+	bills := kafka.AwaitRecords("bills", 2, patience)
+	if bills[0].Key != nil || *bills[0].Value != "one" || bills[1].Key == nil || *bills[1].Value != "two" {
+		t.Errorf("%+v", bills)
+	}
+}
+
+// What users of kfake write, with the import alone changed.
+func TestFunctionsOfKfake(t *testing.T) {
+	t.Parallel()
+	kafka, err := brokersim.NewCluster(brokersim.NumBrokers(2), brokersim.SeedTopics(3, "orders", "bills"),
+		brokersim.Listeners("PLAINTEXT://127.0.0.1:0", "EXTERNAL://127.0.0.1:0"), brokersim.BrokerConfigs(map[string]string{"message.max.bytes": "2000"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kafka.Close()
+	if len(kafka.ListenAddrs()) != 2 || len(kafka.ListenerAddrs("EXTERNAL")) != 2 || kafka.ListenerAddrs("SASL_SSL") != nil {
+		t.Errorf("%v", kafka.Created)
+	}
+	if err := kafka.CreateTopic("audit", 2, map[string]string{"cleanup.policy": "compact"}); err != nil {
+		t.Error(err)
+	}
+	other := 3 - kafka.LeaderFor("audit", 1)
+	if err := kafka.MoveTopicPartition("audit", 1, other); err != nil || kafka.LeaderFor("audit", 1) != other {
+		t.Errorf("leader %d, %v", kafka.LeaderFor("audit", 1), err)
+	}
+	if err := kafka.DeleteTopic("audit"); err != nil || kafka.LeaderFor("audit", 1) != -1 {
+		t.Errorf("leader %d, %v", kafka.LeaderFor("audit", 1), err)
+	}
+	if coordinator := kafka.CoordinatorFor("no member's"); coordinator < 1 || coordinator > 2 {
+		t.Errorf("coordinator %d", coordinator)
+	}
+}
+
+func TestWhatIsWrongWithOptionsIsSaid(t *testing.T) {
+	t.Parallel()
+	for text, opts := range map[string][]brokersim.Opt{
+		"do not follow on each other": {brokersim.NumBrokers(2), brokersim.Ports(9092, 9094)},
+		"2 ports for 1 brokers":       {brokersim.Ports(9092, 9093)},
+		"both say where":              {brokersim.Ports(9092), brokersim.Listeners("PLAINTEXT://127.0.0.1:0")},
+		"two passwords":               {brokersim.EnableSASL(), brokersim.User("PLAIN", "alice", "a"), brokersim.Superuser("PLAIN", "alice", "b")},
+		"num.partitions":              {brokersim.DefaultNumPartitions(0)},
+	} {
+		if _, err := brokersim.NewCluster(opts...); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%q is not in: %v", text, err)
+		}
 	}
 }

@@ -3,6 +3,7 @@ module broker-sim/tests/from_go
 go 1.26.0
 
 require (
+	github.com/broker-sim/broker-sim/packages/go v0.0.0
 	github.com/twmb/franz-go v1.22.2
 	github.com/twmb/franz-go/pkg/kmsg v1.15.0
 )
@@ -11,3 +12,5 @@ require (
 	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
 )
+
+replace github.com/broker-sim/broker-sim/packages/go => ../../packages/go

@@ -2,20 +2,17 @@
 package failing
 
 import (
-	"os"
 	"testing"
 
-	brokersim "broker-sim/tests/from_go"
+	brokersim "github.com/broker-sim/broker-sim/packages/go"
 )
 
-func TestMain(m *testing.M) { os.Exit(brokersim.Main(m)) }
-
 func TestARuleThatNeverMatches(t *testing.T) {
-	kafka := brokersim.New(t, brokersim.Options{})
-	kafka.AddFault(brokersim.Params{"api": "OffsetCommit", "group": "billing", "drop": true, "times": 1})
+	kafka := brokersim.New(t)
+	kafka.AddFault(brokersim.FaultAddParams{API: []string{"OffsetCommit"}, Group: "billing", Drop: true, Times: 1})
 }
 
 func TestAFailureBeforeAnythingHappened(t *testing.T) {
-	brokersim.New(t, brokersim.Options{})
+	brokersim.New(t)
 	t.Error("the test's own")
 }

@@ -11,7 +11,6 @@ import brokersim.BrokerSim;
 import brokersim.Kafka;
 import brokersim.SimCluster;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CyclicBarrier;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -57,9 +56,9 @@ class TwoClustersTest {
             BOTH.await(20, SECONDS);  // now the other one is stuck
             app.commitSync();
             assertEquals(List.of("NONE"), kafka.answers("OffsetCommit", GROUP));
-            var commits = kafka.awaitRequests(1, "OffsetCommit", Map.of("client_id", "app"), ofSeconds(10));
-            assertEquals(GROUP, commits.get(0).get("group"));
-            assertEquals(List.of(), kafka.requests("OffsetCommit", Map.of("client_id", "other")));
+            var commits = kafka.requests("OffsetCommit").clientId("app").awaitCount(1, ofSeconds(10));
+            assertEquals(GROUP, commits.get(0).group());
+            assertEquals(List.of(), kafka.requests("OffsetCommit").clientId("other").list());
             assertEquals(before, kafka.clock().nowMs());
             BOTH.await(20, SECONDS);
         }

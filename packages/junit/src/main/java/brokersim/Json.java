@@ -1,13 +1,15 @@
 package brokersim;
 
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Function;
 
 /**
  * As much JSON as the control plane speaks: objects are {@code Map<String, Object>}, arrays {@code List<Object>}, whole numbers
- * {@code Long}, others {@code Double}. Take your own library instead where your project has one.
+ * {@code Long}, others {@code Double}. A {@code Duration} is written in milliseconds.
  */
 final class Json {
     private final String text;
@@ -34,7 +36,30 @@ final class Json {
         if (value instanceof List<?> list) {
             return "[" + String.join(",", list.stream().map(Json::write).toList()) + "]";
         }
+        if (value instanceof Duration duration) {
+            return quote(SimCluster.text(duration));
+        }
         return value == null || value instanceof Number || value instanceof Boolean ? String.valueOf(value) : quote(value);
+    }
+
+    @SuppressWarnings("unchecked")
+    static Map<String, Object> object(Object value) {
+        return (Map<String, Object>) value;
+    }
+
+    /** A list with each entry read; null for null. */
+    static <T> List<T> list(Object value, Function<Object, T> read) {
+        return value == null ? null : ((List<?>) value).stream().map(entry -> read.apply(entry)).toList();
+    }
+
+    /** A map with each value read; null for null. */
+    static <T> Map<String, T> map(Object value, Function<Object, T> read) {
+        if (value == null) {
+            return null;
+        }
+        Map<String, T> found = new LinkedHashMap<>();
+        object(value).forEach((name, entry) -> found.put(name, read.apply(entry)));
+        return found;
     }
 
     private static String quote(Object value) {

@@ -8,6 +8,7 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
 
@@ -17,8 +18,12 @@ final class Control {
     private final HttpClient http = HttpClient.newHttpClient();
     private final String url;
 
-    Control(String url) {
+    private final String token;
+
+    /** {@code token}: the bearer token of a server beyond the loopback, or null. */
+    Control(String url, String token) {
         this.url = url;
+        this.token = token;
     }
 
     /** Parameters stand in the query of GET and DELETE, and in the body of POST and PUT. */
@@ -32,6 +37,9 @@ final class Control {
         boolean query = method.equals("GET") || method.equals("DELETE");
         String asked = url + "/v1" + path + (query && !parameters.isEmpty() ? "?" + form(parameters) : "");
         HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(asked)).timeout(WAIT);
+        if (token != null) {
+            request.header("Authorization", "Bearer " + token);
+        }
         if (query) {
             request.method(method, HttpRequest.BodyPublishers.noBody());
         } else {
@@ -53,7 +61,18 @@ final class Control {
     }
 
     private static String form(Map<String, ?> parameters) {
-        return parameters.entrySet().stream().map(one -> one.getKey() + "=" + encoded(one.getValue())).collect(Collectors.joining("&"));
+        return parameters.entrySet().stream().map(one -> one.getKey() + "=" + encoded(plain(one.getValue()))).collect(Collectors.joining("&"));
+    }
+
+    /** A value as the query of a URL has it: lists are {@code a,b}, maps {@code a=1,b=2}. */
+    private static String plain(Object value) {
+        if (value instanceof Map<?, ?> map) {
+            return map.entrySet().stream().map(one -> one.getKey() + "=" + one.getValue()).collect(Collectors.joining(","));
+        }
+        if (value instanceof List<?> list) {
+            return list.stream().map(String::valueOf).collect(Collectors.joining(","));
+        }
+        return value instanceof Duration duration ? SimCluster.text(duration) : value.toString();
     }
 
     /** A part of a path, or a value of a query: a group id may hold anything. */

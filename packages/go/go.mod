@@ -1,0 +1,3 @@
+module github.com/broker-sim/broker-sim/packages/go
+
+go 1.22

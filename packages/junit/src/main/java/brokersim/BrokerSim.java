@@ -1,0 +1,138 @@
+package brokersim;
+
+import java.util.HashSet;
+import java.util.Optional;
+import java.util.Set;
+import org.junit.jupiter.api.extension.AfterAllCallback;
+import org.junit.jupiter.api.extension.AfterEachCallback;
+import org.junit.jupiter.api.extension.BeforeEachCallback;
+import org.junit.jupiter.api.extension.ExtensionConfigurationException;
+import org.junit.jupiter.api.extension.ExtensionContext;
+import org.junit.jupiter.api.extension.ExtensionContext.Namespace;
+import org.junit.jupiter.api.extension.ParameterContext;
+import org.junit.jupiter.api.extension.ParameterResolver;
+import org.junit.jupiter.api.extension.TestExecutionExceptionHandler;
+import org.junit.platform.commons.support.AnnotationSupport;
+
+/**
+ * JUnit 5 extension: a test below {@link Kafka} (or {@code @ExtendWith(BrokerSim.class)}) with a {@link SimCluster} parameter gets a cluster.
+ *
+ * <p>Each test has a cluster of its own, which ends with it; one that a {@code @BeforeAll} method takes as a parameter serves all tests of
+ * its class. In a test of Spring ({@code @SpringBootTest}) below a {@code @Kafka} class the cluster is that of the application context.
+ * The failure of a test carries the recent history of its groups, and a rule that is still active at the end of its test and never matched
+ * fails it.
+ *
+ * <p>One process of {@code broker-sim serve} serves all test classes of a JVM; the README of this package says how it is found.
+ */
+public final class BrokerSim
+    implements ParameterResolver, BeforeEachCallback, TestExecutionExceptionHandler, AfterEachCallback, AfterAllCallback {
+    private static final Namespace NAMESPACE = Namespace.create(BrokerSim.class);
+    private static final boolean SPRING = isThere("org.springframework.test.context.junit.jupiter.SpringExtension");
+
+    /** Made by JUnit. */
+    public BrokerSim() {}
+
+    private static boolean isThere(String name) {
+        try {
+            Class.forName(name, false, BrokerSim.class.getClassLoader());
+            return true;
+        } catch (ClassNotFoundException without) {
+            return false;
+        }
+    }
+
+    @Override
+    public boolean supportsParameter(ParameterContext parameter, ExtensionContext test) {
+        return parameter.getParameter().getType() == SimCluster.class;
+    }
+
+    @Override
+    public SimCluster resolveParameter(ParameterContext parameter, ExtensionContext test) {
+        SimCluster ofContext = ofSpringsContext(test);
+        if (ofContext != null) {
+            if (AnnotationSupport.isAnnotated(test.getElement(), Kafka.class) && test.getTestMethod().isPresent()) {
+                throw new ExtensionConfigurationException("@Kafka above a method has no effect in a test of Spring, whose application context"
+                    + " has the cluster; it belongs above a class");
+            }
+            return ofContext;
+        }
+        return test.getStore(NAMESPACE).getOrComputeIfAbsent(
+            SimCluster.class,
+            key -> SimCluster.create(Server.shared().control, Options.of(annotation(test)), test.getUniqueId()),
+            SimCluster.class);
+    }
+
+    private static Optional<Kafka> annotation(ExtensionContext test) {
+        Optional<Kafka> found = AnnotationSupport.findAnnotation(test.getElement(), Kafka.class);
+        for (Class<?> type = test.getTestClass().orElse(null); found.isEmpty() && type != null; type = type.getEnclosingClass()) {
+            found = AnnotationSupport.findAnnotation(type, Kafka.class);
+        }
+        return found;
+    }
+
+    private static SimCluster ofSpringsContext(ExtensionContext test) {
+        return SPRING ? SpringContexts.cluster(test) : null;
+    }
+
+    @Override
+    public void beforeEach(ExtensionContext test) {
+        SimCluster cluster = ofSpringsContext(test);
+        if (cluster != null) {
+            test.getStore(NAMESPACE).put(Set.class, new HashSet<>(cluster.rules()));
+        }
+    }
+
+    @Override
+    public void afterEach(ExtensionContext test) {
+        Set<?> earlier = test.getStore(NAMESPACE).get(Set.class, Set.class);
+        endRules(test, earlier == null ? Set.of() : earlier);
+    }
+
+    @Override
+    public void afterAll(ExtensionContext tests) {
+        endRules(tests, Set.of());
+    }
+
+    /** Ends the rules of the cluster that was made for this test, or for all tests of this class, but for those that were there before. */
+    private static void endRules(ExtensionContext test, Set<?> earlier) {
+        SimCluster cluster = ofSpringsContext(test);
+        if (cluster == null) {
+            cluster = test.getStore(NAMESPACE).get(SimCluster.class, SimCluster.class);
+            if (cluster == null || !cluster.owner.equals(test.getUniqueId())) {
+                return;
+            }
+        }
+        try {
+            cluster.endRules(earlier, test.getExecutionException().isEmpty());
+        } catch (SimCluster.SimError neverHit) {
+            addHistory(neverHit, cluster);
+            throw neverHit;
+        }
+    }
+
+    @Override
+    public void handleTestExecutionException(ExtensionContext test, Throwable failure) throws Throwable {
+        SimCluster ofContext = ofSpringsContext(test);
+        SimCluster cluster = ofContext != null ? ofContext : test.getStore(NAMESPACE).get(SimCluster.class, SimCluster.class);
+        if (cluster != null) {
+            addHistory(failure, cluster);
+        }
+        throw failure;
+    }
+
+    private static void addHistory(Throwable failure, SimCluster cluster) {
+        String history = cluster.recentHistory();
+        if (!history.isBlank()) {
+            failure.addSuppressed(new RecentHistory("\n" + history));
+        }
+    }
+
+    /** The recent history of the groups of a failed test, suppressed below its failure, without a stack trace of its own. */
+    public static final class RecentHistory extends RuntimeException {
+        private static final long serialVersionUID = 1;
+
+        RecentHistory(String text) {
+            super(text, null, false, false);
+        }
+    }
+}
