@@ -6,9 +6,11 @@ Source: ShareCoordinatorService.java, DefaultStatePersister.java, PersisterState
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from broker_sim.common.clock import Timer
 from broker_sim.common.slices import Job, Pace, Slices, ended
 from broker_sim.config.settings import BrokerConfig
 from broker_sim.coordinator.outcome import TimerKey
@@ -72,6 +74,24 @@ class ShareStateCoordinator(CoordinatorRuntime[ShareStateShard]):
         return Err.COORDINATOR_NOT_AVAILABLE if partition is None else self.shard_of(partition)
 
 
+@dataclass(slots=True)
+class _Retried:
+    """A command that is tried again by ``attempt``, when ``timer`` fires (None: now); ``behind``: the later ones of its share
+    partition, each with its callback and its next attempt."""
+
+    command: Command
+    attempt: Callable[[], object]
+    timer: Timer | None = None
+    behind: list[tuple[Command, Callable[[Any], object], int]] = field(default_factory=list)
+
+    def go_on(self) -> None:
+        """Try again now, unless that is under way."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+            self.attempt()
+
+
 class Persister:
     """Asks share coordinators, wherever they are, on behalf of brokers: again where one moves or is loaded. Much of it goes in pieces:
     a share group makes a state for each partition of a topic."""
@@ -79,6 +99,7 @@ class Persister:
     def __init__(self, coordinators: ShareStateCoordinator) -> None:
         self._coordinators, self._state = coordinators, coordinators.state
         self._slices = Slices()
+        self._retried: dict[ShareKey, _Retried] = {}
 
     def ask(self, commands: Sequence[Command], answered: Callable[[list[Any]], object]) -> None:
         """Call ``answered`` with the answer to each command, in their order, when the last of them is there."""
@@ -103,27 +124,53 @@ class Persister:
         if self._slices.busy:  # behind the commands that are being given
             self.ask([command], lambda answers: answered(answers[0]))
         else:
-            self._attempt(command, answered, 1)
+            self._begin(command, answered)
 
     def close(self) -> None:
         """Drop the commands that were not sent yet."""
         self._slices.clear()
+        for retried in self._retried.values():
+            if retried.timer is not None:
+                retried.timer.cancel()
+        self._retried.clear()
 
     def _asking(self, all_of_it: Sequence[tuple[Command, Callable[[Result], object]]]) -> Job:
         pace = Pace(_PIECE)
         for command, answered in all_of_it:
             if pace.full():
                 yield
-            self._attempt(command, answered, 1)
+            self._begin(command, answered)
 
-    def _attempt(self, command: Command, answered: Callable[[Result], object], attempt: int) -> None:
+    def _begin(self, command: Command, answered: Callable[[Any], object], attempt: int = 1) -> None:
+        """Send a command, or keep it behind an earlier one of its share partition that is tried again: an older state must not come
+        after a newer one."""
+        retried = self._retried.get(command.key)
+        if retried is None:
+            self._attempt(command, answered, attempt)
+            return
+        retried.behind.append((command, answered, attempt))
+        if not isinstance(self._coordinators.leading(command.key), Err):
+            retried.go_on()
+
+    def _attempt(self, command: Command, answered: Callable[[Any], object], attempt: int) -> None:
         def on_reply(answer: Result) -> None:
-            if not answer.error or answer.error not in _TRY_AGAIN or attempt == _ATTEMPTS:
+            key, again = command.key, answer.error in _TRY_AGAIN and attempt < _ATTEMPTS
+            retried = self._retried.get(key)
+            if again and retried is not None and retried.command is not command:
+                retried.behind.append((command, answered, attempt + 1))
+            elif again:
+                go_on = partial(self._attempt, command, answered, attempt + 1)
+                if retried is None:
+                    retried = self._retried[key] = _Retried(command, go_on)
+                retried.attempt = go_on
+                wire = self._state.clock.wire  # brokers communicate in real time, also with a manual clock
+                retried.timer = wire.call_at_ms(wire.now_ms() + (_BACKOFF_MS << (attempt - 1)), retried.go_on)
+            else:
                 answered(answer)
-                return
-            wire = self._state.clock.wire  # brokers communicate in real time, also with a manual clock
-            pause_ms = _BACKOFF_MS << (attempt - 1)
-            wire.call_at_ms(wire.now_ms() + pause_ms, self._attempt, command, answered, attempt + 1)
+                if retried is not None and retried.command is command:
+                    del self._retried[key]
+                    for each in retried.behind:
+                        self._begin(*each)
 
         try:
             self._state.ensure_internal_topic(SHARE_STATE_TOPIC)

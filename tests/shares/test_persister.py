@@ -7,6 +7,8 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from broker_sim.coordinator.share_state.commands import Result
 from broker_sim.runtime.share_state_coordinator import _PIECE, Persister
 from kafka_wire.errors import Err
@@ -55,3 +57,68 @@ async def test_what_was_not_asked_when_the_cluster_ends_never_is() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
     assert len(coordinators.asked) < _PIECE + 1
+
+
+class Moving(Coordinators):
+    """Coordinators that are away at first; timers fire when a test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.timers: list[SimpleNamespace] = []
+        wire = SimpleNamespace(now_ms=lambda: 0, call_at_ms=self._call_at_ms)
+        self.state = SimpleNamespace(ensure_internal_topic=lambda topic: None, clock=SimpleNamespace(wire=wire))
+        self.away = True
+        self.names: list[str] = []
+
+    def leading(self, key: int) -> Any:
+        return Err.NOT_COORDINATOR if self.away else "shard"
+
+    def command(self, shard: str, command: Any, answered: Any) -> None:
+        self.names.append(command.name)
+        answered(SimpleNamespace(error=Err.NONE, key=command.key))
+
+    def _call_at_ms(self, deadline_ms: int, callback: Any) -> Any:
+        timer = SimpleNamespace(deadline_ms=deadline_ms, callback=callback, cancelled=False)
+        timer.cancel = lambda: setattr(timer, "cancelled", True)
+        self.timers.append(timer)
+        return timer
+
+
+@pytest.fixture
+def moving(monkeypatch: pytest.MonkeyPatch) -> Moving:
+    failing = lambda command, error, message="": SimpleNamespace(error=error, key=command.key)  # noqa: E731
+    monkeypatch.setattr("broker_sim.runtime.share_state_coordinator.failed", failing)
+    return Moving()
+
+
+def named(name: str, key: int = 1) -> Any:
+    return SimpleNamespace(key=key, name=name)
+
+
+@pytest.mark.parametrize("by", ["a later command", "its timer"])
+def test_a_command_that_is_tried_again_comes_before_later_ones(moving: Moving, by: str) -> None:
+    """Seed 740539 of share-groups: a newer state was stored, then an older one that had waited for its coordinator."""
+    persister, answered = Persister(cast(Any, moving)), list[str]()
+    for name in ("first", "second"):
+        persister.ask_one(named(name), lambda answer, name=name: answered.append(f"{name} {answer.error.name}"))
+    persister.ask_one(named("of another partition", 2), lambda answer: None)
+    assert (moving.names, len(moving.timers)) == ([], 2)
+    moving.away = False
+    if by == "its timer":
+        moving.timers[0].callback()
+    persister.ask_one(named("third"), lambda answer: answered.append("third"))
+    assert moving.names == ["first", "second", "third"]
+    assert answered == ["first NONE", "second NONE", "third"]
+    assert moving.timers[0].cancelled
+
+
+def test_a_command_is_given_up_after_its_attempts_and_the_next_one_begins(moving: Moving) -> None:
+    persister, answered = Persister(cast(Any, moving)), list[str]()
+    for name in ("first", "second"):
+        persister.ask_one(named(name), lambda answer, name=name: answered.append(f"{name} {answer.error.name}"))
+    for at in range(4):
+        moving.timers[at].callback()
+    assert [timer.deadline_ms for timer in moving.timers] == [1000, 2000, 4000, 8000, 1000]
+    assert answered == ["first NOT_COORDINATOR"]
+    persister.close()
+    assert moving.timers[-1].cancelled
