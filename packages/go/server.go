@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	fetched = "broker-sim[control]"
-	install = "python3 -m pip install 'broker-sim[control]' installs it; BROKER_SIM_COMMAND names another program, as in" +
+	fetched = "broker-sim[control,tls]"
+	install = "python3 -m pip install 'broker-sim[control,tls]' installs it; BROKER_SIM_COMMAND names another program, as in" +
 		" python3 -m broker_sim, and BROKER_SIM_CONTROL the address of a control server that runs already"
 )
 

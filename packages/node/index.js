@@ -157,19 +157,21 @@ async function startCluster(options = {}) {
 function withCluster(options, body) {
   return async (...context) => {
     const kafka = await startCluster(options)
+    let value
     try {
-      const value = await body(kafka, ...context)
+      value = await body(kafka, ...context)
       await kafka.endRules()
-      return value
     } catch (failure) {
-      const { text } = await kafka.journalRecent()
+      // what goes wrong from here on must not hide the failure
+      const { text } = await kafka.journalRecent().catch(() => ({ text: '' }))
       if (text.trim() && failure instanceof Error) {
         failure.message = `${failure.message}\n\n${text}`
       }
+      await kafka.close().catch(() => {})
       throw failure
-    } finally {
-      await kafka.close()
     }
+    await kafka.close()
+    return value
   }
 }
 

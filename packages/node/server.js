@@ -7,7 +7,7 @@ const fs = require('node:fs')
 const path = require('node:path')
 const readline = require('node:readline')
 
-const PACKAGE = 'broker-sim[control]'
+const PACKAGE = 'broker-sim[control,tls]'
 const INSTALL = `python3 -m pip install '${PACKAGE}' installs it; BROKER_SIM_COMMAND names another program, as in python3 -m broker_sim, ` +
   'and BROKER_SIM_CONTROL the address of a control server that runs already'
 

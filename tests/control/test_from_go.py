@@ -67,7 +67,7 @@ def test_what_must_fail_in_go_says_why(tmp_path: Path) -> None:
     [
         (
             "{directory}/nowhere",
-            "can't start .*nowhere: .*; python3 -m pip install 'broker-sim\\[control\\]' installs it",
+            "can't start .*nowhere: .*; python3 -m pip install 'broker-sim\\[control,tls\\]' installs it",
         ),
         (
             "sh {directory}/refuses",
@@ -84,8 +84,8 @@ def test_a_go_test_says_why_the_program_does_not_start(tmp_path: Path, program_:
 
 
 ALONE = {
-    "uvx": "--from broker-sim[control] broker-sim serve",
-    "pipx": "run --spec broker-sim[control] broker-sim",
+    "uvx": "--from broker-sim[control,tls] broker-sim serve",
+    "pipx": "run --spec broker-sim[control,tls] broker-sim",
     "": "",
 }
 
@@ -99,7 +99,7 @@ def test_a_go_test_finds_the_program(tmp_path: Path, fetcher: str) -> None:
     assert code == (0 if fetcher else 1), output
     if not fetcher:
         expected = (
-            "no broker-sim on the PATH, nor uvx or pipx to fetch it; python3 -m pip install 'broker-sim[control]'"
+            "no broker-sim on the PATH, nor uvx or pipx to fetch it; python3 -m pip install 'broker-sim[control,tls]'"
         )
         assert expected in output
 

@@ -151,6 +151,7 @@ FAILING = {
     "aRuleWithoutTryThatNeverMatches": r"SimError: fault 1 never hit: OffsetCommit group=billing",
     "aRuleByItsPathThatNeverMatches": r"SimError: fault 1 never hit: Heartbeat",
     "aFailureBesideARuleThatNeverMatches": r"AssertionFailedError: the test's own",
+    "aFailureWithoutAClusterAnyMore": r"AssertionFailedError: the cluster is gone",
     "aRuleOfTheClass": r"SimError: fault 1 never hit: OffsetCommit group=for all",
     "aSettingWithoutAValue": r'@Kafka\(config = "num.partitions"\) is not "name=value" \(expected e.g. "num.partitions=3"\)',
     "aSettingWithoutAName": r'@Kafka\(config = "=3"\) is not "name=value"',
@@ -183,7 +184,7 @@ def test_what_must_fail_in_java_says_why(tmp_path: Path) -> None:
     [
         (
             "{directory}/nowhere",
-            r"can't start \S+/nowhere serve .*; python3 -m pip install 'broker-sim\[control\]' installs it",
+            r"can't start \S+/nowhere serve .*; python3 -m pip install 'broker-sim\[control,tls\]' installs it",
         ),
         ("sh {directory}/refuses", r"ended before it was ready:\nbroker-sim serve: the control server needs aiohttp"),
         ("sh {directory}/silent", r"ended before it was ready, without a word; python3 -m pip install"),
@@ -215,8 +216,8 @@ def one_passes(directory: Path, environment: dict[str, str]) -> list[ET.Element]
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("uvx", "--from broker-sim[control] broker-sim serve"),
-        ("pipx", "run --spec broker-sim[control] broker-sim"),
+        ("uvx", "--from broker-sim[control,tls] broker-sim serve"),
+        ("pipx", "run --spec broker-sim[control,tls] broker-sim"),
     ],
 )
 def test_a_java_test_lets_the_program_be_fetched(tmp_path: Path, name: str, expected: str) -> None:
@@ -228,7 +229,8 @@ def test_a_java_test_lets_the_program_be_fetched(tmp_path: Path, name: str, expe
 def test_a_java_test_says_how_to_get_the_program(tmp_path: Path) -> None:
     [text] = failures(one_passes(tmp_path, alone(tmp_path))).values()
     assert (
-        "no broker-sim on the PATH, nor uvx or pipx to fetch it; python3 -m pip install 'broker-sim[control]'" in text
+        "no broker-sim on the PATH, nor uvx or pipx to fetch it; python3 -m pip install 'broker-sim[control,tls]'"
+        in text
     )
 
 

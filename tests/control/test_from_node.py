@@ -64,6 +64,7 @@ def test_what_must_fail_in_node_says_why(tmp_path: Path) -> None:
     assert code == 1, output
     assert outcomes == dict.fromkeys(declared("failing/failing.test.js"), "not ok"), output
     assert "fault 1 never hit: OffsetCommit group=billing" in output
+    assert "the cluster is gone" in output
     assert re.search(r"the test's own.*group billing: Stable in generation 1, 1 member: app", output, re.DOTALL), output
 
 
@@ -76,8 +77,8 @@ def test_the_declarations_have_the_right_types() -> None:
 
 ONE = ("--test-name-pattern", "without a test")
 FETCHERS = {
-    "uvx": "--from broker-sim[control] broker-sim serve",
-    "pipx": "run --spec broker-sim[control] broker-sim",
+    "uvx": "--from broker-sim[control,tls] broker-sim serve",
+    "pipx": "run --spec broker-sim[control,tls] broker-sim",
 }
 
 
@@ -105,7 +106,7 @@ def test_a_node_test_uses_a_server_that_runs(tmp_path: Path) -> None:
     [
         (
             "",
-            "no broker-sim on the PATH, nor uvx or pipx to fetch it; python3 -m pip install 'broker-sim[control]' installs it",
+            "no broker-sim on the PATH, nor uvx or pipx to fetch it; python3 -m pip install 'broker-sim[control,tls]' installs it",
         ),
         ("{directory}/nowhere", "nowhere: spawn"),
         ("sh {directory}/refuses", "refuses ended before it was ready"),

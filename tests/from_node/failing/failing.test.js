@@ -11,6 +11,11 @@ test('a rule that never matches', withCluster({}, async (kafka) => {
   await kafka.fault({ api: 'OffsetCommit', group: 'billing', drop: true, times: 1 })
 }))
 
+test('a failure without a cluster any more', withCluster({}, async (kafka) => {
+  await kafka.close()
+  assert.fail('the cluster is gone')
+}))
+
 test('a failure of its own', withCluster({ topics: { orders: 1 } }, async (kafka) => {
   const app = new Kafka({ clientId: 'app', brokers: kafka.brokers, logLevel: logLevel.NOTHING }).consumer({ groupId: 'billing' })
   await app.connect()

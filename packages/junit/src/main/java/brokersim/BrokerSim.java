@@ -121,9 +121,13 @@ public final class BrokerSim
     }
 
     private static void addHistory(Throwable failure, SimCluster cluster) {
-        String history = cluster.recentHistory();
-        if (!history.isBlank()) {
-            failure.addSuppressed(new RecentHistory("\n" + history));
+        try {
+            String history = cluster.recentHistory();
+            if (!history.isBlank()) {
+                failure.addSuppressed(new RecentHistory("\n" + history));
+            }
+        } catch (SimCluster.SimError | IllegalStateException without) {  // it must not hide the failure
+            failure.addSuppressed(without);
         }
     }
 

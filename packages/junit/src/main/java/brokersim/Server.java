@@ -25,7 +25,7 @@ import java.util.regex.Pattern;
  */
 final class Server {
     private static final Pattern READY = Pattern.compile("broker-sim control: (http://\\S+)");
-    private static final String PACKAGE = "broker-sim[control]";
+    private static final String PACKAGE = "broker-sim[control,tls]";
     private static final String INSTALL = "python3 -m pip install '" + PACKAGE + "' installs it; the system property"
         + " broker-sim.command or the environment variable BROKER_SIM_COMMAND names another program, as in python3 -m broker_sim, and"
         + " broker-sim.control or BROKER_SIM_CONTROL the address of a control server that runs already";

@@ -31,6 +31,12 @@ class FailingTest {
     }
 
     @Test
+    void aFailureWithoutAClusterAnyMore(SimCluster kafka) {
+        kafka.close();
+        Assertions.fail("the cluster is gone");
+    }
+
+    @Test
     void aRuleThatNeedNotMatchPasses(SimCluster kafka) {
         kafka.fault("OffsetCommit").dropConnection().with("must_hit", false).once();
     }
