@@ -51,13 +51,17 @@ func find() (*server, error) {
 	return running.server, nil
 }
 
-// program is the command in BROKER_SIM_COMMAND, broker-sim on the PATH, or uvx or pipx, which fetch it; and how long its start may take.
+// program is the command in BROKER_SIM_COMMAND, broker-sim on the PATH, or, where BROKER_SIM_FETCH is set, uvx or pipx, which fetch it;
+// and how long its start may take.
 func program() (words []string, timeout time.Duration, err error) {
 	if words = strings.Fields(os.Getenv("BROKER_SIM_COMMAND")); len(words) > 0 {
 		return words, 30 * time.Second, nil
 	}
 	if path, err := exec.LookPath("broker-sim"); err == nil {
 		return []string{path}, 30 * time.Second, nil
+	}
+	if os.Getenv("BROKER_SIM_FETCH") == "" {
+		return nil, 0, fmt.Errorf("no broker-sim on the PATH; %s; BROKER_SIM_FETCH=1 has uvx or pipx fetch it", install)
 	}
 	if path, err := exec.LookPath("uvx"); err == nil {
 		return []string{path, "--from", fetched, "broker-sim"}, 3 * time.Minute, nil

@@ -68,22 +68,28 @@ function ready(child, name, seconds, said) {
   })
 }
 
-/** The command in BROKER_SIM_COMMAND, broker-sim on the PATH, or uvx or pipx, which fetch it; and how long its start may take. */
+/**
+ * The command in BROKER_SIM_COMMAND, broker-sim on the PATH, or, where BROKER_SIM_FETCH is set, uvx or pipx, which fetch it; and how long its
+ * start may take.
+ */
 function program() {
   const words = (process.env.BROKER_SIM_COMMAND ?? '').split(/\s+/).filter(Boolean)
   if (words.length > 0) {
     return { words, seconds: 30 }
   }
-  const candidates = [
-    ['broker-sim', [], 30],
+  const fetch = Boolean(process.env.BROKER_SIM_FETCH)
+  const fetchers = [
     ['uvx', ['--from', PACKAGE, 'broker-sim'], 180],
     ['pipx', ['run', '--spec', PACKAGE, 'broker-sim'], 180]
   ]
-  for (const [name, more, seconds] of candidates) {
+  for (const [name, more, seconds] of [['broker-sim', [], 30], ...(fetch ? fetchers : [])]) {
     const found = onPath(name)
     if (found) {
       return { words: [found, ...more], seconds }
     }
+  }
+  if (!fetch) {
+    throw new Error(`no broker-sim on the PATH; ${INSTALL}; BROKER_SIM_FETCH=1 has uvx or pipx fetch it`)
   }
   throw new Error(`no broker-sim on the PATH, nor uvx or pipx to fetch it; ${INSTALL}`)
 }

@@ -98,10 +98,17 @@ def test_a_go_test_finds_the_program(tmp_path: Path, fetcher: str) -> None:
     code, output = run(command, tmp_path, alone(tmp_path, fetcher, ALONE[fetcher]), "the Go test")
     assert code == (0 if fetcher else 1), output
     if not fetcher:
-        expected = (
-            "no broker-sim on the PATH, nor uvx or pipx to fetch it; python3 -m pip install 'broker-sim[control,tls]'"
-        )
+        expected = "no broker-sim on the PATH; python3 -m pip install 'broker-sim[control,tls]'"
         assert expected in output
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(2 * BUILD_S + RUN_S)
+def test_a_go_test_fetches_nothing_unasked(tmp_path: Path) -> None:
+    command = [str(program()), "-test.run", "TestRecordsAreRead"]
+    environment = {**alone(tmp_path, "uvx", ALONE["uvx"]), "BROKER_SIM_FETCH": ""}
+    code, output = run(command, tmp_path, environment, "the Go test")
+    assert (code, "BROKER_SIM_FETCH=1 has uvx or pipx fetch it" in output) == (1, True), output
 
 
 @pytest.mark.clients

@@ -92,6 +92,14 @@ def test_a_node_test_lets_the_program_be_fetched(tmp_path: Path, fetcher: str) -
 
 @pytest.mark.clients
 @pytest.mark.timeout(2 * BUILD_S + RUN_S)
+def test_a_node_test_fetches_nothing_unasked(tmp_path: Path) -> None:
+    environment = {**alone(tmp_path, "uvx", FETCHERS["uvx"]), "BROKER_SIM_FETCH": ""}
+    code, output, _ = outcomes_of("billing.test.js", tmp_path, environment, *ONE)
+    assert (code, "BROKER_SIM_FETCH=1 has uvx or pipx fetch it" in output) == (1, True), output
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(2 * BUILD_S + RUN_S)
 def test_a_node_test_uses_a_server_that_runs(tmp_path: Path) -> None:
     with serving() as url:
         environment = {**alone(tmp_path), "BROKER_SIM_CONTROL": url}
@@ -106,7 +114,7 @@ def test_a_node_test_uses_a_server_that_runs(tmp_path: Path) -> None:
     [
         (
             "",
-            "no broker-sim on the PATH, nor uvx or pipx to fetch it; python3 -m pip install 'broker-sim[control,tls]' installs it",
+            "no broker-sim on the PATH; python3 -m pip install 'broker-sim[control,tls]' installs it",
         ),
         ("{directory}/nowhere", "nowhere: spawn"),
         ("sh {directory}/refuses", "refuses ended before it was ready"),

@@ -49,7 +49,7 @@ def alone(directory: Path, fetcher: str = "", expected: str = "") -> dict[str, s
     if fetcher:
         (path / fetcher).write_text(FETCH.format(expected=expected, python=shlex.quote(sys.executable)))
         (path / fetcher).chmod(0o755)
-    return {**on_path(directory), "PATH": str(path)}
+    return {**on_path(directory), "PATH": str(path), "BROKER_SIM_FETCH": "1" if fetcher else ""}
 
 
 @contextlib.contextmanager

@@ -20,8 +20,8 @@ import java.util.regex.Pattern;
 
 /**
  * The control server of this JVM: one that runs already, or a process that ends with the JVM. It is found in this order: the address in
- * broker-sim.control (BROKER_SIM_CONTROL), the command in broker-sim.command (BROKER_SIM_COMMAND), broker-sim on the PATH, and uvx or pipx
- * on the PATH, which fetch it.
+ * broker-sim.control (BROKER_SIM_CONTROL), the command in broker-sim.command (BROKER_SIM_COMMAND), broker-sim on the PATH, and, where
+ * broker-sim.fetch (BROKER_SIM_FETCH) is set, uvx or pipx on the PATH, which fetch it.
  */
 final class Server {
     private static final Pattern READY = Pattern.compile("broker-sim control: (http://\\S+)");
@@ -121,13 +121,17 @@ final class Server {
             "broker-sim", List.of(),
             "uvx", List.of("--from", PACKAGE, "broker-sim"),
             "pipx", List.of("run", "--spec", PACKAGE, "broker-sim"));
-        for (String name : List.of("broker-sim", "uvx", "pipx")) {
+        boolean fetch = given("broker-sim.fetch", "BROKER_SIM_FETCH") != null;
+        for (String name : fetch ? List.of("broker-sim", "uvx", "pipx") : List.of("broker-sim")) {
             String found = onPath(name);
             if (found != null) {
                 List<String> words = new ArrayList<>(List.of(found));
                 words.addAll(known.get(name));
                 return words;
             }
+        }
+        if (!fetch) {
+            throw new IllegalStateException("no broker-sim on the PATH; " + INSTALL + "; BROKER_SIM_FETCH=1 has uvx or pipx fetch it");
         }
         throw new IllegalStateException("no broker-sim on the PATH, nor uvx or pipx to fetch it; " + INSTALL);
     }
