@@ -20,7 +20,14 @@ from broker_sim.pipeline.finding import LONG_MS, Finding, by_group
 from broker_sim.pipeline.log_findings import is_orderly
 from broker_sim.pipeline.phrases import at_of, named, records_of, short_member, when
 from broker_sim.pipeline.slow_rebalances import dead_members, is_rebalancing, rebalancing_ms
-from broker_sim.pipeline.stall_ends import REBALANCED, ended_with, generation_at_end
+from broker_sim.pipeline.stall_ends import (
+    DISCONNECTED,
+    REBALANCED,
+    disconnected,
+    ended_with,
+    generation_at_end,
+    still_members,
+)
 
 __all__ = ["ABOUT_ACCOUNTS", "lost_members"]
 
@@ -237,12 +244,14 @@ def _stalled(facts: ReportFacts) -> Iterable[Finding]:
             generation = None if holder else generation_at_end(facts, worst)
             if generation is not None:
                 words = words.replace("; the group did not rebalance", "") + ended_with(generation)
+            dead = [] if holder or generation is not None or worst["to_ms"] is not None else disconnected(facts, worst)
+            words += still_members(dead)
             yield Finding(
                 "stalled",
                 "warn",
                 160 + min(worst["stalled_ms"] / 10_000, 60),
                 f"{words}{holder}.",
-                _HELD_ADVICE if holder else _ALONE if generation is None else REBALANCED,
+                _HELD_ADVICE if holder else DISCONNECTED if dead else _ALONE if generation is None else REBALANCED,
                 *at,
                 "certain" if worst["moved"] else "likely",
                 evidence + (() if generation is None else records_of([generation])),

@@ -17,6 +17,7 @@ from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.tables.events import PER_JOURNAL
 from broker_sim.pipeline.tables.lag import group_lag
 from broker_sim.pipeline.tables.member_churn import memberships
+from broker_sim.pipeline.tables.rebalances import closings
 from broker_sim.pipeline.tables.share_deliveries import topic_names
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ def _of_groups(tables: Mapping[str, DataFrame], facts: ReportFacts) -> None:
     if "log_lines" in tables:
         lines = tables["log_lines"].where(f.col("what").isin(*MARKS) & f.col("ts_ms").isNotNull())
         facts.marks = _rows(lines.orderBy("ts_ms").limit(MOST_MARKS))
+    facts.disconnected = _disconnected(tables) if facts.stalls else []
     facts.refused_clients = _refused_clients(tables)
     facts.refused_instances = _refused_instances(tables)
     facts.moves = top("coordinator_moves", MOST_MOVES, f.desc("unclean"), f.col("at_ms"), f.col("log_partition"))
@@ -150,6 +152,19 @@ def _refused_clients(tables: Mapping[str, DataFrame]) -> list[Row]:
         found = _rows(grouped.orderBy(f.desc("times"), "from_ms").limit(MOST_REFUSED))
         rows += [{"source": "journal", "what": None, "member": None, "line": None, **row} for row in found]
     return rows
+
+
+def _disconnected(tables: Mapping[str, DataFrame]) -> list[Row]:
+    """Members at the end whose connection was closed (``closed_ms``): their sessions have not expired yet."""
+    if "events" not in tables:
+        return []
+    events = tables["events"]
+    closed = {(row["run_id"], row["group"], row["cause_members"]): row["ts_ms"] for row in _rows(closings(events))}
+    if not closed:
+        return []
+    present = _rows(memberships(events).where(f.col("left_ms").isNull()))
+    known = ((row, closed.get((row["run_id"], row["group"], row["member"]))) for row in present)
+    return [{**row, "closed_ms": closed_ms} for row, closed_ms in known if closed_ms is not None]
 
 
 def _refused_instances(tables: Mapping[str, DataFrame]) -> list[Row]:

@@ -80,6 +80,7 @@ class ReportFacts:
     neighbours: dict[int, list[str]] = field(default_factory=dict)
     """log partition -> the groups that live in it."""
     refused_clients: list[Row] = field(default_factory=list)
+    disconnected: list[Row] = field(default_factory=list)
     refused_instances: list[Row] = field(default_factory=list)
     """clients that could not authenticate, were fenced, or sent what is no request, equal ones together: source (`broker` or `client`
     for log lines, or `journal`), what (a kind of line), client_id, address, member, detail, times, from_ms, to_ms, line (FILE:LINE, or

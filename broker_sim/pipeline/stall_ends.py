@@ -1,13 +1,14 @@
-"""How offsets that did not advance went on again, where only the log is known: with a generation, whose beginning it does not show."""
+"""How offsets that did not advance went on again, where only the log is known: with a generation, whose beginning it does not show; and
+whose owner may have ended, where the journal is known."""
 
 from __future__ import annotations
 
-from broker_sim.explain.phrases import count
+from broker_sim.explain.phrases import count, joined
 from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LONG_MS
-from broker_sim.pipeline.phrases import at_of
+from broker_sim.pipeline.phrases import at_of, short_member, when
 
-__all__ = ["REBALANCED", "ended_with", "generation_at_end"]
+__all__ = ["DISCONNECTED", "REBALANCED", "disconnected", "ended_with", "generation_at_end", "still_members"]
 
 REBALANCED = (
     "The log does not show when a rebalance begins: the group may have waited all the time, for members that did not rejoin, or that"
@@ -40,3 +41,28 @@ def ended_with(row: Row) -> str:
     if row["size_before"] and gone and row["members_after"] is not None:
         words += f", without {count(len(gone), 'member')} of the one before"
     return words
+
+
+DISCONNECTED = (
+    "No LeaveGroup arrived: what a member owns that ends without one is not read until its session expires. A shutdown that closes the"
+    " client, a shorter session.timeout.ms, or group.instance.id for a process that returns, avoids that."
+)
+"""Advice about an offset that stopped when a member ended."""
+
+
+def disconnected(facts: ReportFacts, stall: Row) -> list[Row]:
+    """Members of its group that ended without a LeaveGroup about when an offset stopped, and whose sessions have not expired yet."""
+    end_ms = stall["from_ms"] + stall["stalled_ms"]
+    mine = (row for row in facts.disconnected if row["group"] == stall["group"])
+    return [row for row in mine if stall["from_ms"] - LONG_MS <= row["closed_ms"] <= end_ms - LONG_MS]
+
+
+def still_members(dead: list[Row]) -> str:
+    """When the connections of these were closed, as the end of a sentence; "" for none."""
+    if not dead:
+        return ""
+    names = [row["client_id"] or short_member(row["member"]) for row in dead]
+    ended = joined([f"{name} at {when(row['closed_ms'])}" for name, row in zip(names, dead, strict=True)])
+    if len(dead) == 1:
+        return f"; the connection of {ended} was closed without a LeaveGroup, and it keeps its partitions until its session expires"
+    return f"; the connections of {ended} were closed without a LeaveGroup, and they keep their partitions until their sessions expire"

@@ -105,6 +105,13 @@ def test_a_killed_member_of_a_stable_classic_group_keeps_its_partitions_until_it
     assert re.search(kept, " ".join(paragraphs(events)))
     assert re.search(kept, recent(events, "billing"))
     assert "app-2 was closed" not in recent(events, "billing")
+    (one,) = findings_of(tmp_path)
+    assert one["kind"] == "stalled"
+    assert re.search(
+        r"; the connection of app-1 at \S+ was closed without a LeaveGroup, and it keeps its partitions until",
+        one["text"],
+    )
+    assert "look at that member" not in one["advice"]
 
 
 def test_a_refused_instance_id_names_its_holder_and_until_when(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-__all__ = ["REBALANCES", "REBALANCE_INPUT", "modern_records", "rebalances"]
+__all__ = ["REBALANCES", "REBALANCE_INPUT", "closings", "modern_records", "rebalances"]
 
 _BOTH = "both"
 
@@ -277,7 +277,7 @@ _ROWS = 2000
 def rebalances(events: DataFrame, offset_log: DataFrame | None = None, lines: DataFrame | None = None) -> DataFrame:
     """`REBALANCES` of the journal's events, of the log's group records of the generations that the journal doesn't have, and of what
     brokers' ``lines`` (LOG_LINES) add to them."""
-    rows = _steps(events).unionByName(_epochs(events)).unionByName(_closings(events))
+    rows = _steps(events).unionByName(_epochs(events)).unionByName(closings(events))
     rows = rows.unionByName(_joins(events)).unionByName(_grown(events))
     if offset_log is not None:
         rows = rows.unionByName(_records(offset_log)).unionByName(modern_records(offset_log))
@@ -360,8 +360,10 @@ def _grown(events: DataFrame) -> DataFrame:
     )
 
 
-def _closings(events: DataFrame) -> DataFrame:
-    """When the connection was closed over which a member sent its last request, as `REBALANCE_INPUT` in the place of the closing."""
+@on_its_engine
+def closings(events: DataFrame) -> DataFrame:
+    """When the connection was closed over which a member (``cause_members``) sent its last request, as `REBALANCE_INPUT` in the place
+    of the closing."""
     some = EVENTS.only([*PER_JOURNAL, "type", "seq", "ts_ms", "group", "member", "connection", "action"]).conform(
         events
     )
