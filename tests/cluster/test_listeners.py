@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 import socket
@@ -43,6 +42,7 @@ from kafka_wire.messages.k32_describe_configs import DescribeConfigsRequest, Des
 from kafka_wire.messages.k60_describe_cluster import DescribeClusterRequest
 from kafka_wire.record_batch import Record, encode_batch
 from tests.authentication.exchange import authenticate, secured
+from tests.clients.relay import CuttingRelay
 from tests.support.ports import free_ports
 from tests.support.wire import Wire, WireClosedError
 
@@ -314,44 +314,6 @@ def test_the_image_has_what_its_broker_may_be_asked_for() -> None:
 # --- what is advertised and what is bound -------------------------------------------------------------------------------
 
 
-class Proxy:
-    """A port forwarding such as `docker run -P`, an ssh tunnel or toxiproxy: what comes to its port goes on to another."""
-
-    def __init__(self, port: int) -> None:
-        self.target, self.taken = port, 0
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def __aenter__(self) -> Proxy:
-        self._server = await asyncio.start_server(self._take, "127.0.0.1", 0)
-        self.port: int = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._server.wait_closed()
-
-    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.taken += 1
-        there, back = await asyncio.open_connection("127.0.0.1", self.target)
-        for source, sink in ((reader, back), (there, writer)):
-            task = asyncio.create_task(self._copy(source, sink))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _copy(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        try:
-            while data := await source.read(65536):
-                sink.write(data)
-                await sink.drain()
-        except ConnectionError:
-            pass
-        finally:
-            sink.close()
-
-
 def ports_of(kafka: Cluster) -> list[int]:
     """Those that the first listeners of the brokers are bound to."""
     bound = [next(iter(broker.endpoints.values())).bound for broker in kafka.brokers]
@@ -362,18 +324,18 @@ async def test_clients_come_through_proxies_that_are_advertised_after_the_start(
     config = {"group.initial.rebalance.delay.ms": 0}
     async with AsyncExitStack() as stack:
         kafka = await stack.enter_async_context(Cluster(brokers=3, topics={"orders": 3}, config=config))
-        proxies = [await stack.enter_async_context(Proxy(port)) for port in ports_of(kafka)]
-        for broker, proxy in zip(kafka.brokers, proxies, strict=True):
-            kafka.broker(broker.node_id).advertise(f"localhost:{proxy.port}")
-        bootstrap = f"localhost:{proxies[0].port}"
-        assert kafka.bootstrap == ",".join(f"localhost:{proxy.port}" for proxy in proxies)
+        relays = [stack.enter_context(CuttingRelay(f"127.0.0.1:{port}", cut=0)) for port in ports_of(kafka)]
+        for broker, relay in zip(kafka.brokers, relays, strict=True):
+            kafka.broker(broker.node_id).advertise(relay.address)
+        bootstrap = relays[0].address
+        assert kafka.bootstrap == ",".join(relay.address for relay in relays)
         async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
             for partition in range(3):
                 await producer.send_and_wait("orders", b"one", partition=partition)
         settings: dict[str, Any] = {"group_id": "billing", "auto_offset_reset": "earliest"}
         async with AIOKafkaConsumer("orders", bootstrap_servers=bootstrap, **settings) as consumer:
             assert [(await consumer.getone()).value for _ in range(3)] == [b"one"] * 3
-        assert all(proxy.taken >= 2 for proxy in proxies)
+        assert all(relay.relayed >= 2 for relay in relays)
 
 
 async def test_the_journal_has_what_is_advertised(kafka: Cluster) -> None:

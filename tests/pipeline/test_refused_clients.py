@@ -11,21 +11,15 @@ import pytest
 
 from broker_sim.cli.main import main
 from broker_sim.pipeline.findings import findings
-from broker_sim.pipeline.lines.reading import LineFile, rows_of
 from broker_sim.pipeline.refused_clients import sent_instead
 from tests.pipeline.facts import facts
 from tests.pipeline.offsets import T0
+from tests.pipeline.test_log_lines import rows
 
 SERVER = "[SocketServer listenerType=BROKER, nodeId=1]"
 BAD = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
 JAVA = "[Producer clientId=web-1, transactionalId=tx]"
 RD = "%3|1795992158.135|FAIL|rd-1#producer-1| [thrd:{0}/bootstrap]: {0}/bootstrap: "
-
-
-def rows(tmp_path: Path, source: str, *lines: str) -> list[dict[str, Any]]:
-    path = tmp_path / f"{source}.log"
-    path.write_text("\n".join(lines) + "\n")
-    return list(rows_of(LineFile(str(path), source, path.stat().st_size, True)))
 
 
 @pytest.mark.parametrize(
