@@ -372,3 +372,14 @@ async def test_x16_down_where_no_protocol_is_common(kafka: Kafka) -> None:
     await members.beat("N", -1, instance_id="i9")
     await members.described()
     await written(members)
+
+
+async def test_x17_up_while_the_group_has_no_protocol(kafka: Kafka) -> None:
+    """The vote of the join phase has failed: the conversion fails as well, but has answered the JoinGroup that waits."""
+    members = await Consumers(kafka).at_once()
+    twice = [("range", owning(["t0"])), ("range", owning(["t0"]))]
+    first = await kafka.member("first", protocols=twice, instance="i7")
+    waits = first.start_join()
+    await stays_parked(waits)
+    assert await members.refused("N", 0, **JOIN) is Err.UNKNOWN_SERVER_ERROR
+    assert (await waits).error_code == Err.REBALANCE_IN_PROGRESS

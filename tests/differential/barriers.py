@@ -30,8 +30,11 @@ POLL_S = 0.004
 UNKNOWN_TOPIC = 3
 SET = 0
 _INTERNAL = re.compile(r"^Internal topics are missing: ([^;, ]+(?:, [^;, ]+)*)")
-_CREATION_S = 1.0
-"""For so long an internal topic of a streams group is waited for; one that can't be created never comes."""
+_CREATION_S = 4.0
+"""For so long an internal topic of a streams group is waited for, where 24 plays at a time make topics; one that can't be created never
+comes."""
+_SETTING_S = 2.0
+"""For so long the broker may not show a setting; one that it writes otherwise than the request never comes."""
 SHOWN_LATER = (2, 16, 32)
 """Settings of topics, client metrics and groups: the controller answers before the broker has them."""
 
@@ -155,7 +158,7 @@ async def _settings_seen(side: Side, step: Step, kind: int, name: str, broker: i
         for row in resource.get("configs", [])
         if side.scope.text(resource.get("resource_name", "")) == name and row.get("config_operation", SET) == SET
     }
-    give_up = clock_s() + (0.5 if wanted else 0.05)
+    give_up = clock_s() + (_SETTING_S if wanted else 0.05)
     while True:
         request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, None)])
         [shown] = (await side.ask(request, 1, broker)).results

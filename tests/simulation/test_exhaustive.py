@@ -49,7 +49,7 @@ def test_the_leaders_sync_is_answered_where_the_log_never_took_the_group() -> No
 def test_what_the_log_takes_of_a_group_before_it_goes_over_is_not_the_new_ones() -> None:
     """The first record of a classic group is uncommitted when a member of the new protocol turns it into a consumer group. Committed,
     it put an empty classic group into that one's place, and its members were unknown."""
-    way = ["stick", "C join", "C join", "A join", "heal", "A own"]
+    way = ["stick", "C join", "C join", "time", "A join", "heal", "A own"]
     world = replay(WORLDS["mixed 4.1"], [tuple(step.split(" ", 1)) for step in way])
     assert "A: its own is answered NONE" in world.trace
     world.settle()

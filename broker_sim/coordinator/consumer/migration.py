@@ -64,6 +64,11 @@ def to_consumer(shard: ShardState, group: ClassicGroup, member_id: str) -> Chang
         raise Refused(Err.GROUP_ID_NOT_FOUND, f"{cannot}the group does not use the consumer embedded protocol.")
     if len(group.members) > shard.settings.consumer.max_size:
         raise Refused(Err.GROUP_ID_NOT_FOUND, f"{cannot}the group size exceeds the consumer group maximum size.")
+    if (
+        group.protocol is None and group.members
+    ):  # ConsumerGroup.fromClassicGroup throws, and has answered the requests by then
+        _answer_deferred(shard, group)
+        raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
     members: dict[str, tuple[ClassicMember, Subscription, dict[str, list[int]]]] = {}
     for member in group.members.values():
         metadata = member.metadata(group.protocol) or (member.protocols[0][1] if member.protocols else b"")
@@ -73,9 +78,7 @@ def to_consumer(shard: ShardState, group: ClassicGroup, member_id: str) -> Chang
             raise Refused(Err.GROUP_ID_NOT_FOUND, f"{cannot}the embedded consumer protocol is malformed.")
         members[member.member_id] = member, subscription, has
     check_room(shard, members, len(members), member_id)
-    for member in group.members.values():
-        answer_join(shard, group, member, join_error(member.join_version, Err.REBALANCE_IN_PROGRESS, member.member_id))
-        answer_sync(shard, member, sync_error(Err.REBALANCE_IN_PROGRESS))
+    _answer_deferred(shard, group)
     for key in ("rebalance", "sync"):
         shard.cancel((key, group.group_id))
     for pending in group.pending_members:
@@ -85,6 +88,12 @@ def to_consumer(shard: ShardState, group: ClassicGroup, member_id: str) -> Chang
     changes = Changes(made, [GroupRecord(group.group_id, None)], group)
     _take_members(shard, changes, members, group.generation)
     return changes
+
+
+def _answer_deferred(shard: ShardState, group: ClassicGroup) -> None:
+    for member in group.members.values():
+        answer_join(shard, group, member, join_error(member.join_version, Err.REBALANCE_IN_PROGRESS, member.member_id))
+        answer_sync(shard, member, sync_error(Err.REBALANCE_IN_PROGRESS))
 
 
 def _take_members(
