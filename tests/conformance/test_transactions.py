@@ -11,7 +11,7 @@ from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest
 from kafka_wire.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest
 from kafka_wire.messages.k65_describe_transactions import DescribeTransactionsRequest
 from kafka_wire.messages.k66_list_transactions import ListTransactionsRequest
-from tests.conformance.driver import Kafka
+from tests.conformance.driver import GIVE_UP_S, Kafka, clock_s
 from tests.conformance.transactions import Producer
 
 pytestmark = [pytest.mark.profile("transactions"), pytest.mark.generations("3.4", "4.1", "4.4")]
@@ -334,6 +334,16 @@ async def test_unknown_ids_are_not_described(kafka: Kafka) -> None:
     assert (await producer.state()).error_code == NONE
 
 
+async def _lasts_a_millisecond(kafka: Kafka, name: str) -> None:
+    """A transaction of the same millisecond does not last longer than 0 ms."""
+    give_up = clock_s() + GIVE_UP_S
+    while True:
+        answer = await kafka.watch(ListTransactionsRequest(duration_filter=0), 1)
+        if name in [one.transactional_id for one in answer.transaction_states]:
+            return
+        assert clock_s() < give_up, f"{name} does not last for a millisecond: {answer}"
+
+
 async def test_transactions_are_listed(kafka: Kafka) -> None:
     open_, idle = await Producer(kafka, "open").begin(), await Producer(kafka, "idle").begin()
     await open_.add()
@@ -351,6 +361,7 @@ async def test_transactions_are_listed(kafka: Kafka) -> None:
     assert await listed(producer_id_filters=[idle.id[0]]) == [idle.name]
     if kafka.old:
         return
+    await _lasts_a_millisecond(kafka, open_.name)
     assert await listed(1, duration_filter=0) == sorted([open_.name, idle.name])
     assert await listed(1, duration_filter=100_000) == [idle.name]  # it began at -1
     assert await listed(2, transactional_id_pattern=f"{kafka.group}-o.*") == [open_.name]
