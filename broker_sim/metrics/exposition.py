@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_sim.api.handles.groups import GroupHandle
 from broker_sim.common.text import installing, unknown
@@ -78,6 +78,14 @@ class Metrics:
         return self._kafka.state.partition(topic, int(index))
 
 
+class _GroupNow(NamedTuple):
+    """A group with what several families are made of: the broker that coordinates it, and its committed offsets."""
+
+    handle: GroupHandle
+    coordinator: int | None
+    committed: Mapping[tuple[str, int], int]
+
+
 class _Families(Collector):
     """The families of one moment: made by `pieces`, then shown by `text`."""
 
@@ -97,13 +105,17 @@ class _Families(Collector):
 
     def pieces(self) -> Iterator[None]:
         """Make the families, a partition, a group or a kind of them at a time."""
-        groups = [self._kafka.group(name) for name in self._kafka.groups()]
+        groups: list[_GroupNow] = []
+        for name in self._kafka.groups():
+            group = self._kafka.group(name)
+            groups.append(_GroupNow(group, group.coordinator, group.committed()))
+            yield
         for node_id in self._state.brokers if self._only is None else (self._only,):
             yield from self._of_replicas(node_id)
             self._of_the_controller(node_id)
             self._of_requests(node_id)
             self._of_topics(node_id)
-            yield from self._of_the_coordinator(node_id, [group for group in groups if group.coordinator == node_id])
+            yield from self._of_the_coordinator(node_id, [one for one in groups if one.coordinator == node_id])
         if self._only is None:
             yield from self._exported(groups)
 
@@ -241,12 +253,12 @@ class _Families(Collector):
             for topic, count in mine.items():
                 self._add(name, text, count, node_id, topic=topic)
 
-    def _of_the_coordinator(self, node_id: int, groups: list[GroupHandle]) -> Iterator[None]:
+    def _of_the_coordinator(self, node_id: int, groups: list[_GroupNow]) -> Iterator[None]:
         by_kind: dict[str, Counter[str]] = {kind: Counter() for kind in ("classic", *_STATES)}
         offsets = 0
-        for group in groups:
+        for group, _, committed in groups:
             by_kind[group.type][group.state] += 1
-            offsets += len(group.committed())
+            offsets += len(committed)
             yield
         name = "kafka_coordinator_group_groupmetadatamanager_num"
         classic = by_kind["classic"]
@@ -284,7 +296,7 @@ class _Families(Collector):
 
     # what kafka_exporter shows of a cluster
 
-    def _exported(self, groups: list[GroupHandle]) -> Iterator[None]:
+    def _exported(self, groups: list[_GroupNow]) -> Iterator[None]:
         alive = [broker for broker in self._state.brokers.values() if broker.alive]
         self._add("kafka_brokers", "Brokers in the cluster", len(alive))
         for broker in alive:
@@ -307,16 +319,16 @@ class _Families(Collector):
                 for name, (value, help_) in of.items():
                     self._add(f"kafka_topic_partition_{name}", help_, value, topic=topic.name, partition=p.index)
                 yield
-        for group in groups:
-            self._exported_group(group)
+        for group, _, committed in groups:
+            self._exported_group(group, committed)
             yield
 
-    def _exported_group(self, group: GroupHandle) -> None:
+    def _exported_group(self, group: GroupHandle, committed: Mapping[tuple[str, int], int]) -> None:
         name, of = "kafka_consumergroup_", {"consumergroup": group.group_id}
         self._add(f"{name}members", "Members of the group", len(group.members), **of)
         totals: dict[str, list[int]] = {}
         lags: Any = group.lag()
-        for (topic, index), offset in group.committed().items():
+        for (topic, index), offset in committed.items():
             lag = lags.get((topic, index), 0)
             labels = {**of, "topic": topic, "partition": index}
             self._add(f"{name}current_offset", "Committed offset", offset, **labels)
