@@ -54,6 +54,10 @@ class Outages:
         for callback in broker.on_stopped:
             callback(broker)
 
+    async def _start(self, server: BrokerServer) -> None:
+        await server.resume()
+        server.broker.running = True
+
     def _notice(self, node_id: int) -> None:
         """The controller notices that a broker stopped, unless it has already."""
         timer = self._unnoticed.pop(node_id, None)
@@ -68,8 +72,7 @@ class Outages:
         state, server = self._state, self._server(node_id)
         if not server.listening:
             self._notice(node_id)
-            await server.resume()
-            server.broker.running = True
+            await self._start(server)
             leader_election.revive(state, node_id)
             self._write("broker", broker=node_id, action="up")
         if elect is not None:
@@ -97,8 +100,7 @@ class Outages:
             for partition in led:
                 state.set_leader(partition, -1, "all brokers are down")
         for node_id in state.brokers:
-            await self._server(node_id).resume()
-            state.brokers[node_id].running = True
+            await self._start(self._server(node_id))
             self._write("broker", broker=node_id, action="up")
         for broker in state.brokers.values():
             broker.alive = True

@@ -37,6 +37,7 @@ from kafka_wire.errors import Err
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
     from broker_sim.coordinator.classic.group import ClassicGroup
+    from broker_sim.coordinator.group import Group
     from broker_sim.explain.model import History
     from broker_sim.fields.names import GroupStateLiteral
     from broker_sim.metadata.cluster_state import Broker, Partition
@@ -121,8 +122,7 @@ class GroupHandle:
     def type(self) -> str:
         """Its group type, as ListGroups returns it: ``classic``, ``consumer``, ``share`` or ``streams``; "" while it is missing or its
         coordinator has not loaded it."""
-        shard = self._shard()
-        group = shard.groups.get(self.group_id) if isinstance(shard, Shard) else None
+        group = self._loaded()
         return "" if group is None else group.kind
 
     @property
@@ -465,19 +465,20 @@ class GroupHandle:
     def _shard(self) -> Shard | Err | None:
         """Its shard, the error of who asks for it, None while there is no offsets topic."""
         partition: Partition | None = self.cluster.runtime.partition_of(self.group_id)
-        if partition is None:
-            return None
-        broker = self.cluster.state.brokers.get(partition.leader)
-        return Err.COORDINATOR_NOT_AVAILABLE if broker is None else self.cluster.runtime.locate(broker, self.group_id)
+        return None if partition is None else self.cluster.runtime.shard_of(partition)
 
     def _group(self) -> ClassicGroup | None:
         shard = self._shard()
         return shard.classic(self.group_id) if isinstance(shard, Shard) else None
 
+    def _loaded(self) -> Group | None:
+        """The group, of whatever type, if its coordinator has it."""
+        shard = self._shard()
+        return shard.groups.get(self.group_id) if isinstance(shard, Shard) else None
+
     def _consumer(self) -> ConsumerGroup | ShareGroup | StreamsGroup | None:
         """The group, if it is epoch-based: of consumers, share consumers or Kafka Streams."""
-        shard = self._shard()
-        group = shard.groups.get(self.group_id) if isinstance(shard, Shard) else None
+        group = self._loaded()
         return group if isinstance(group, ConsumerGroup | ShareGroup | StreamsGroup) else None
 
     def _find(self, member: str) -> list[MemberView]:
