@@ -36,6 +36,11 @@ class Type:
     zero: bool = False
     values: tuple[str, ...] = ()
 
+    @property
+    def is_texts(self) -> bool:
+        """Whether it is a list of strings."""
+        return self.kind == "list" and self.of is not None and self.of.kind == "string"
+
 
 NAMED = {
     "Duration": Type("duration"),
@@ -53,6 +58,11 @@ class Parameter:
     doc: str
     required: bool
     in_path: bool
+
+    @property
+    def doc_with_values(self) -> str:
+        """What it is, and its values where they are counted out."""
+        return self.doc + (f"; one of {', '.join(self.type.values)}" if self.type.values else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,8 +102,7 @@ def _operation(operation: Operation) -> Iterator[str]:
         yield f"// {name}Params are the optional parameters of [API.{name}]; those that are pointers may be zero, as in Ptr(0)."
         yield f"type {name}Params struct {{"
         for one in operation.optional:
-            expected = f"; one of {', '.join(one.type.values)}" if one.type.values else ""
-            yield from _doc(one.doc + expected, "\t")
+            yield from _doc(one.doc_with_values, "\t")
             yield f"\t{exported(one.name)} {_parameter_type(one)}"
         yield "}"
         yield ""

@@ -193,11 +193,9 @@ def _answer(operation: Operation) -> str:
 
 
 def _setter(call: str, one: Parameter) -> Iterator[str]:
-    strings = one.type.kind == "list" and one.type.of is not None and one.type.of.kind == "string"
-    kind = "String..." if strings else _type(one.type).replace("Object>", "?>")
-    value = f"List.of({_name(one.name)})" if strings else _name(one.name)
-    expected = f"; one of {', '.join(one.type.values)}" if one.type.values else ""
-    yield _doc(one.doc + expected, "        ")
+    kind = "String..." if one.type.is_texts else _type(one.type).replace("Object>", "?>")
+    value = f"List.of({_name(one.name)})" if one.type.is_texts else _name(one.name)
+    yield _doc(one.doc_with_values, "        ")
     yield f"        public {call} {_name(one.name)}({kind} {_name(one.name)}) {{"
     yield f'            set("{one.name}", {value});'
     yield "            return this;"

@@ -129,8 +129,7 @@ def _params(operation: Operation) -> Iterator[str]:
         return
     yield f"export interface {capital(operation.id)}Params {{"
     for one in operation.optional:
-        strings = one.type.kind == "list" and one.type.of is not None and one.type.of.kind == "string"
         yield from _doc(one.doc, "  ")
-        yield f"  {one.name}?: {'string | string[]' if strings else _type(one.type)}"
+        yield f"  {one.name}?: {'string | string[]' if one.type.is_texts else _type(one.type)}"
     yield "}"
     yield ""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.clients import BUILD_S, built, run_tool
-from tests.control.theirs import RUN_S, alone, compiled, on_path, run, serving
+from tests.control.theirs import FETCHERS, RUN_S, alone, compiled, on_path, run, serving
 from tests.support.real_kafka import need_tool
 
 ROOT = Path(__file__).parent.parent.parent
@@ -83,19 +83,12 @@ def test_a_go_test_says_why_the_program_does_not_start(tmp_path: Path, program_:
     assert re.search(reason, output), output
 
 
-ALONE = {
-    "uvx": "--from broker-sim[control,tls] broker-sim serve",
-    "pipx": "run --spec broker-sim[control,tls] broker-sim",
-    "": "",
-}
-
-
 @pytest.mark.clients
 @pytest.mark.timeout(2 * BUILD_S + RUN_S)
-@pytest.mark.parametrize("fetcher", ALONE)
+@pytest.mark.parametrize("fetcher", [*FETCHERS, ""])
 def test_a_go_test_finds_the_program(tmp_path: Path, fetcher: str) -> None:
     command = [str(program()), "-test.v", "-test.run", "TestRecordsAreRead"]
-    code, output = run(command, tmp_path, alone(tmp_path, fetcher, ALONE[fetcher]), "the Go test")
+    code, output = run(command, tmp_path, alone(tmp_path, fetcher), "the Go test")
     assert code == (0 if fetcher else 1), output
     if not fetcher:
         expected = "no broker-sim on the PATH; python3 -m pip install 'broker-sim[control,tls]'"
@@ -106,8 +99,7 @@ def test_a_go_test_finds_the_program(tmp_path: Path, fetcher: str) -> None:
 @pytest.mark.timeout(2 * BUILD_S + RUN_S)
 def test_a_go_test_fetches_nothing_unasked(tmp_path: Path) -> None:
     command = [str(program()), "-test.run", "TestRecordsAreRead"]
-    environment = {**alone(tmp_path, "uvx", ALONE["uvx"]), "BROKER_SIM_FETCH": ""}
-    code, output = run(command, tmp_path, environment, "the Go test")
+    code, output = run(command, tmp_path, alone(tmp_path, "uvx", asked=False), "the Go test")
     assert (code, "BROKER_SIM_FETCH=1 has uvx or pipx fetch it" in output) == (1, True), output
 
 

@@ -19,7 +19,7 @@ from broker_sim import __version__
 from broker_sim.faults.conditions import KINDS
 from broker_sim.faults.rules import VERDICTS
 from tests.clients.clients import BUILD_S, JVM, built, run_tool
-from tests.control.theirs import RUN_S, alone, compiled, on_path, run, serving
+from tests.control.theirs import FETCHERS, RUN_S, alone, compiled, on_path, run, serving
 from tests.support.real_kafka import cache_dir, classpath, need_tool
 
 ROOT = Path(__file__).parent.parent.parent
@@ -213,23 +213,16 @@ def one_passes(directory: Path, environment: dict[str, str]) -> list[ET.Element]
 
 @pytest.mark.clients
 @pytest.mark.timeout(2 * BUILD_S + RUN_S)
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("uvx", "--from broker-sim[control,tls] broker-sim serve"),
-        ("pipx", "run --spec broker-sim[control,tls] broker-sim"),
-    ],
-)
-def test_a_java_test_lets_the_program_be_fetched(tmp_path: Path, name: str, expected: str) -> None:
-    assert failures(one_passes(tmp_path, alone(tmp_path, name, expected))) == {"aRuleThatNeedNotMatchPasses": ""}
+@pytest.mark.parametrize("name", FETCHERS)
+def test_a_java_test_lets_the_program_be_fetched(tmp_path: Path, name: str) -> None:
+    assert failures(one_passes(tmp_path, alone(tmp_path, name))) == {"aRuleThatNeedNotMatchPasses": ""}
 
 
 @pytest.mark.clients
 @pytest.mark.timeout(2 * BUILD_S + RUN_S)
 def test_a_java_test_says_how_to_get_the_program(tmp_path: Path) -> None:
     """It fetches nothing unasked."""
-    environment = {**alone(tmp_path, "uvx", "nothing"), "BROKER_SIM_FETCH": ""}
-    [text] = failures(one_passes(tmp_path, environment)).values()
+    [text] = failures(one_passes(tmp_path, alone(tmp_path, "uvx", asked=False))).values()
     assert "no broker-sim on the PATH; python3 -m pip install 'broker-sim[control,tls]'" in text
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from broker_sim import __version__
 from tests.clients.clients import BUILD_S, built, run_tool
-from tests.control.theirs import RUN_S, alone, compiled, on_path, run, serving
+from tests.control.theirs import FETCHERS, RUN_S, alone, compiled, on_path, run, serving
 from tests.support.real_kafka import need_tool
 
 ROOT = Path(__file__).parent.parent.parent
@@ -76,25 +76,20 @@ def test_the_declarations_have_the_right_types() -> None:
 
 
 ONE = ("--test-name-pattern", "without a test")
-FETCHERS = {
-    "uvx": "--from broker-sim[control,tls] broker-sim serve",
-    "pipx": "run --spec broker-sim[control,tls] broker-sim",
-}
 
 
 @pytest.mark.clients
 @pytest.mark.timeout(2 * BUILD_S + RUN_S)
 @pytest.mark.parametrize("fetcher", FETCHERS)
 def test_a_node_test_lets_the_program_be_fetched(tmp_path: Path, fetcher: str) -> None:
-    code, output, _ = outcomes_of("billing.test.js", tmp_path, alone(tmp_path, fetcher, FETCHERS[fetcher]), *ONE)
+    code, output, _ = outcomes_of("billing.test.js", tmp_path, alone(tmp_path, fetcher), *ONE)
     assert code == 0, output
 
 
 @pytest.mark.clients
 @pytest.mark.timeout(2 * BUILD_S + RUN_S)
 def test_a_node_test_fetches_nothing_unasked(tmp_path: Path) -> None:
-    environment = {**alone(tmp_path, "uvx", FETCHERS["uvx"]), "BROKER_SIM_FETCH": ""}
-    code, output, _ = outcomes_of("billing.test.js", tmp_path, environment, *ONE)
+    code, output, _ = outcomes_of("billing.test.js", tmp_path, alone(tmp_path, "uvx", asked=False), *ONE)
     assert (code, "BROKER_SIM_FETCH=1 has uvx or pipx fetch it" in output) == (1, True), output
 
 

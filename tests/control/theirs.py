@@ -41,15 +41,22 @@ exec {python} -m broker_sim "$@"
 """
 
 
-def alone(directory: Path, fetcher: str = "", expected: str = "") -> dict[str, str]:
-    """An environment without ``broker-sim``. At most ``fetcher`` is on its PATH, a program that runs this package and whose first four
-    arguments must be ``expected``."""
+FETCHERS = {
+    "uvx": "--from broker-sim[control,tls] broker-sim serve",
+    "pipx": "run --spec broker-sim[control,tls] broker-sim",
+}
+"""Programs that fetch the package -> the first four arguments by which they are asked to."""
+
+
+def alone(directory: Path, fetcher: str = "", *, asked: bool = True) -> dict[str, str]:
+    """An environment without ``broker-sim``. At most ``fetcher``, one of FETCHERS, is on its PATH, as a program that runs this package;
+    ``asked``: whether it is asked for."""
     path = directory / "path"
     path.mkdir()
     if fetcher:
-        (path / fetcher).write_text(FETCH.format(expected=expected, python=shlex.quote(sys.executable)))
+        (path / fetcher).write_text(FETCH.format(expected=FETCHERS[fetcher], python=shlex.quote(sys.executable)))
         (path / fetcher).chmod(0o755)
-    return {**on_path(directory), "PATH": str(path), "BROKER_SIM_FETCH": "1" if fetcher else ""}
+    return {**on_path(directory), "PATH": str(path), "BROKER_SIM_FETCH": "1" if fetcher and asked else ""}
 
 
 @contextlib.contextmanager
