@@ -78,8 +78,6 @@ class LastRequests:
         last = self._last.get(member)
         if last is None:
             return ""
-        words, closed_ms = (
-            f"its last request was {an(last.api)} at {clock(last.ts_ms)}",
-            self._closed.get(last.connection),
-        )
+        words = f"its last request was {an(last.api)} at {clock(last.ts_ms)}"
+        closed_ms = self._closed.get(last.connection)
         return words if closed_ms is None else f"{words}; its connection was closed at {clock(closed_ms)}"

@@ -65,9 +65,8 @@ def in_map_order(
         topic, partition = key
         return ((31 + partition) * 31 + string_hash(topic) + more) & 0xFFFF_FFFF
 
-    if (
-        len(placed) > _IN_ORDER
-    ):  # a map without the refused ones is a trie of its own, but stays one however few are left
+    if len(placed) > _IN_ORDER:
+        # a map without the refused ones is a trie of its own, but stays one however few are left
         order = yield from scala_ordering([key for key in placed if key in known], hash_of)
     else:
         is_hashed = transactional or policy.small_commits_are_hashed

@@ -79,9 +79,12 @@ class ReportFacts:
     """of each log partition: log_partition, records, first_offset, last_offset, groups: what compaction took."""
     neighbours: dict[int, list[str]] = field(default_factory=dict)
     """log partition -> the groups that live in it."""
-    refused_clients: list[Row] = field(default_factory=list)
     disconnected: list[Row] = field(default_factory=list)
+    """memberships (`tables.member_churn`) that had not ended, of members whose connection was closed (closed_ms)."""
     refused_instances: list[Row] = field(default_factory=list)
+    """clients that were refused a group.instance.id which another one had, equal ones together: group, instance, client_id,
+    client_host, times, from_ms, to_ms, holder (the membership of that one, or null)."""
+    refused_clients: list[Row] = field(default_factory=list)
     """clients that could not authenticate, were fenced, or sent what is no request, equal ones together: source (`broker` or `client`
     for log lines, or `journal`), what (a kind of line), client_id, address, member, detail, times, from_ms, to_ms, line (FILE:LINE, or
     null)."""

@@ -181,11 +181,8 @@ def _removed_waits(run: list[Row]) -> list[tuple[Row, Row]]:
 
 def _without_removed(waits: list[tuple[Row, Row]]) -> str:
     """Which members an epoch-based group lacked, and until when."""
-    until_reached, expired = (
-        "the time until all members had reached its epoch",
-        all(wait["what"] == "session" for _, wait in waits),
-    )
-    if expired:
+    until_reached = "the time until all members had reached its epoch"
+    if _expired(waits):
         clauses = []
         for closed in (True, False):
             some = [(row, wait) for row, wait in waits if bool(wait["closed"]) is closed]
@@ -195,6 +192,11 @@ def _without_removed(waits: list[tuple[Row, Row]]) -> str:
     names, until = _ends(waits)
     how = "they left, or their sessions expired," if len(waits) > 1 else "it left, or its session expired,"
     return f": {until_reached}. {names} had not reached it when {how} at {until}"
+
+
+def _expired(waits: list[tuple[Row, Row]]) -> bool:
+    """Whether the sessions of all of them have."""
+    return all(wait["what"] == "session" for _, wait in waits)
 
 
 def _ends(waits: list[tuple[Row, Row]]) -> tuple[str, str]:
@@ -267,7 +269,7 @@ def _slow(facts: ReportFacts) -> Iterable[Finding]:
             words = f"{group} took {duration_text(lasted)} to rebalance at {when(row['started_ms'])}, as {cause(row)}"
             words += _without_removed(gone)
             advice = _AFTER_REMOVALS
-            if all(wait["what"] == "session" for _, wait in gone):
+            if _expired(gone):
                 advice = _AFTER_DEATHS + ("" if all(wait["closed"] for _, wait in gone) else PERHAPS_ALIVE)
         elif row.get("kind") in _EPOCHS:
             last = f" {named(row['waited_for'])} was the last to reach its assignment." if row["waited_for"] else ""

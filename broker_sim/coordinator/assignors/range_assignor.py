@@ -16,9 +16,8 @@ def assign(subscribed: Subscribed) -> Assigned:
     """Assign the partitions of each topic in ranges (RangeAssignor.assign)."""
     assigned: dict[str, dict[Hashable, tuple[int, ...]]] = {}
     in_order = sorted(subscribed.members, key=lambda member_id: _rank(subscribed, member_id))
-    reads = (
-        subscribed.members[in_order[0]] if in_order and subscribed.is_homogeneous else None
-    )  # and so do all the others
+    # what the first one reads, and so do all the others; None where they differ
+    reads = subscribed.members[in_order[0]] if in_order and subscribed.is_homogeneous else None
     for topic, partitions in subscribed.partitions.items():
         if reads is None:
             readers = [member_id for member_id in in_order if topic in subscribed.members[member_id]]

@@ -64,9 +64,8 @@ def to_consumer(shard: ShardState, group: ClassicGroup, member_id: str) -> Chang
         raise Refused(Err.GROUP_ID_NOT_FOUND, f"{cannot}the group does not use the consumer embedded protocol.")
     if len(group.members) > shard.settings.consumer.max_size:
         raise Refused(Err.GROUP_ID_NOT_FOUND, f"{cannot}the group size exceeds the consumer group maximum size.")
-    if (
-        group.protocol is None and group.members
-    ):  # ConsumerGroup.fromClassicGroup throws, and has answered the requests by then
+    if group.protocol is None and group.members:
+        # ConsumerGroup.fromClassicGroup throws, and has answered the requests by then
         _answer_deferred(shard, group)
         raise Refused(Err.UNKNOWN_SERVER_ERROR, None)
     members: dict[str, tuple[ClassicMember, Subscription, dict[str, list[int]]]] = {}

@@ -27,9 +27,8 @@ class Changes:
         self.group, self.before = group, before
         self.subscription_changed = False  # members read other topics than before, or have them shared otherwise
         self.topics_changed = True  # the topics that the group reads may be others than those of its epoch
-        self.is_homogeneous: bool | None = (
-            None  # what a target counts with unless the group is looked at anew; None: as it is
-        )
+        # what a target counts with unless the group is looked at anew; None: as it is
+        self.is_homogeneous: bool | None = None
         self.records: list[Record] = records or []
 
     def add(self, kind: int, key: Any, value: Any | None, encoded: bytes | None = None) -> None:
