@@ -37,14 +37,15 @@ def check(text: str | None) -> None:
 
 
 class Resolved(NamedTuple):
-    """What a group had resolved before a request. ``at_ms``: when last, None for never."""
+    """What a group had resolved before a request. ``at_ms``: when last, None for never; ``version``: of the topics then, -1 for never."""
 
     expressions: int
     at_ms: int | None
+    version: int
     subscribed: frozenset[str]
 
 
-_NOTHING = Resolved(0, None, frozenset())
+_NOTHING = Resolved(0, None, -1, frozenset())
 
 
 def resolved(group: ConsumerGroup) -> Resolved:
@@ -52,8 +53,10 @@ def resolved(group: ConsumerGroup) -> Resolved:
     latest = group.latest
     if not latest.patterns and not latest.matched:
         return _NOTHING
-    at_ms = max((matched.timestamp for matched in latest.matched.values()), default=None)
-    return Resolved(len(latest.matched), at_ms, frozenset(latest.patterns))
+    at_ms, version = max(
+        ((matched.timestamp, matched.version) for matched in latest.matched.values()), default=(None, -1)
+    )
+    return Resolved(len(latest.matched), at_ms, version, frozenset(latest.patterns))
 
 
 def changed(shard: ShardState, changes: Changes, before: str | None, after: str | None) -> None:
@@ -85,7 +88,9 @@ def maybe_refresh(shard: ShardState, group: ConsumerGroup, before: Resolved, tex
     if at_ms is not None and now_ms <= at_ms + _NOT_MORE_OFTEN_MS:
         return
     is_old = at_ms is None or (wait_ms is not None and now_ms > at_ms + wait_ms)
-    if is_new or is_old or len(patterns) != before.expressions or group.matched_version < shard.topics.created:
+    # A refresh whose append failed is repeated: the group's records are of another version than its last refresh.
+    is_known = before.version == group.matched_version >= shard.topics.created
+    if is_new or is_old or len(patterns) != before.expressions or not is_known:
         group.to_resolve = tuple(patterns)
         shard.arm(("patterns", group.group_id), 0)
 

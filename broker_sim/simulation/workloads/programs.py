@@ -22,6 +22,9 @@ _AGAIN_S = 1.0
 _STOP_S = 45.0
 """What it gives its client for stopping: longer than a request may take."""
 
+_COMMIT_S = 45.0
+"""As long for a commit: aiokafka repeats one that has a deleted topic for ever (0.14), UNKNOWN_TOPIC_OR_PARTITION is retriable."""
+
 
 @dataclass(frozen=True, slots=True)
 class DeliveredRecord:
@@ -177,8 +180,9 @@ class Consumer:
             ends = await self._positions(consumer)
         if ends and self.commit_every_s is None and rebalances == self.rebalances:  # else others may be further already
             try:
-                await consumer.commit(ends)
-            except (CommitFailedError, RebalanceInProgressError, IllegalStateError) as error:
+                async with asyncio.timeout(_COMMIT_S):
+                    await consumer.commit(ends)
+            except (CommitFailedError, RebalanceInProgressError, IllegalStateError, TimeoutError) as error:
                 self.failures.append(f"{self.sim.elapsed_s:.3f} {error!r}")
             else:
                 self.committed.update({(topic, index): end for (topic, index), end in ends.items()})
