@@ -564,3 +564,28 @@ async def test_s16_partitions_that_a_topic_is_given_later(kafka: Kafka) -> None:
     [topic] = (await kafka.ask(asked, 0)).groups[0].topics
     offsets = {row.partition_index: row.start_offset for row in topic.partitions}
     assert offsets == {0: -1, 1: -1 if shares.old else 0}
+
+
+@pytest.mark.generations("4.4")
+async def test_s17_members_that_read_the_same_but_name_a_missing_topic(kafka: Kafka) -> None:
+    """The assignor goes by the names: subscriptions that differ in a missing topic are shared out topic by topic, so that both members
+    have both partitions. With equal names each has one."""
+    shares = await Shares(kafka).begin()
+    other = await kafka.topic(kafka.name("other"))
+    missing = kafka.name("missing")
+    names = {ANN: (shares.topic, other), BOB: (shares.topic, other, missing)}
+    epochs = dict.fromkeys(names, 0)
+    held: dict[str, int] = {}
+
+    async def settled(count: int) -> bool:
+        for member in names:
+            answer = await shares.beat(member, epochs[member], *names[member], record=False)
+            assert answer.error_code == Err.NONE, answer
+            epochs[member] = answer.member_epoch
+            topics = [] if answer.assignment is None else answer.assignment.topic_partitions
+            held[member] = sum(len(topic.partitions) for topic in topics)
+        return list(held.values()) == [count, count] and len(set(epochs.values())) == 1
+
+    await until("both members to have both partitions", lambda: settled(2))
+    names[BOB] = names[ANN]
+    await until("each member to have one partition", lambda: settled(1))

@@ -24,11 +24,14 @@ Partition = tuple[bytes, int]
 _INT = 0xFFFF_FFFF
 
 
-def assign(shared: Shared, members: Mapping[str, frozenset[bytes]], targets: Mapping[str, Units[bytes]]) -> Assigned:
+def assign(
+    shared: Shared, members: Mapping[str, frozenset[bytes]], targets: Mapping[str, Units[bytes]], *, is_homogeneous: bool
+) -> Assigned:
     """The later assignor. A topic that has lost all its partitions stays in a member's assignment, without any; one that no member
     reads stays as it was, if members read different topics. ``members``: member id -> the topics that it reads, in the order in which
-    members are served; ``targets``: what they should have had until now."""
-    if len(set(members.values())) <= 1:
+    members are served; ``targets``: what they should have had until now; ``is_homogeneous``: whether all of them name the same topics,
+    be these there or not."""
+    if is_homogeneous:
         reads = next(iter(members.values()), frozenset())
         wanted = [(topic, number) for topic, numbers in shared.items() if topic in reads for number in numbers]
         had = {
@@ -157,11 +160,11 @@ def _spread(code: int) -> int:
 
 
 def assign_by_hash(
-    shared: Shared, members: Mapping[str, frozenset[bytes]], targets: Mapping[str, Units[bytes]]
+    shared: Shared, members: Mapping[str, frozenset[bytes]], targets: Mapping[str, Units[bytes]], *, is_homogeneous: bool
 ) -> Assigned:
     """4.1's assignment: each member gets the partition at the hash of its id, keeps its former partitions that no hash has assigned,
     and the other partitions are assigned in turn."""
-    if len(set(members.values())) > 1:
+    if not is_homogeneous:
         return _by_hash_each(shared, {member: members[member] for member in java_order(members)}, targets)
     reads = next(iter(members.values()), frozenset())
     wanted = [(topic, number) for topic, numbers in shared.items() if topic in reads for number in numbers]
@@ -234,7 +237,7 @@ def _named(given: Mapping[str, Iterable[Partition]]) -> Assigned:
     return {member: units_of((topic, [number]) for topic, number in got) for member, got in given.items()}
 
 
-ASSIGNORS: dict[str, Callable[[Shared, Mapping[str, frozenset[bytes]], Mapping[str, Units[bytes]]], Assigned]] = {
+ASSIGNORS: dict[str, Callable[..., Assigned]] = {
     "simple": assign,
     "simple until 4.1": assign_by_hash,
 }

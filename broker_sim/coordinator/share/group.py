@@ -99,6 +99,11 @@ class ShareGroupState(EpochState[bytes, Member]):
     def _release(self, member_id: str, owned: UnitEpochs[bytes]) -> None: ...
 
     @property
+    def is_homogeneous(self) -> bool:
+        """Whether all members name the same topics, be these there or not (ModernGroup.subscriptionType)."""
+        return all(count == len(self.members) for count in self.named.values())
+
+    @property
     def has_partitions(self) -> bool:
         """Whether the share coordinators may know of it."""
         return bool(self.initializing or self.initialized or self.deleting)

@@ -241,7 +241,8 @@ def _compute_target(shard: ShardState, changes: Changes) -> None:
     existing = java_order(filter(topics.by_name.__contains__, latest.named), len(latest.named))
     read = [topics.by_name[name].topic_id for name in existing]
     shared = {topic_id: latest.initialized[topic_id].partitions for topic_id in read if topic_id in latest.initialized}
-    assigned = simple.ASSIGNORS[shard.settings.policy.share_assignor](shared, members, latest.targets)
+    assignor = simple.ASSIGNORS[shard.settings.policy.share_assignor]
+    assigned = assignor(shared, members, latest.targets, is_homogeneous=latest.is_homogeneous)
     for member_id in members:
         target = assigned.get(member_id, {})
         if latest.targets.get(member_id) != target:

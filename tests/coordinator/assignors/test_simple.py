@@ -25,7 +25,7 @@ def ours(version: str, case: Case) -> Targets:
         member: {_id(topic): tuple(numbers) for topic, numbers in target.items()}
         for member, target in case.targets.items()
     }
-    found = ASSIGNORS[NAMES[version]](shared, members, targets)
+    found = ASSIGNORS[NAMES[version]](shared, members, targets, is_homogeneous=case.is_homogeneous)
     return {
         member: {int.from_bytes(topic, "big"): list(numbers) for topic, numbers in sorted(found[member].items())}
         for member in case.members
@@ -66,5 +66,5 @@ def test_the_golden_files_have_enough_of_everything() -> None:
 def test_nobody_reads_nothing() -> None:
     nothing: dict[str, Any] = {}
     for assign in ASSIGNORS.values():
-        assert assign({}, {}, {}) == nothing
-        assert assign({_id(1): (0, 1)}, {"m": frozenset()}, {}) == {"m": {}}
+        assert assign({}, {}, {}, is_homogeneous=True) == nothing
+        assert assign({_id(1): (0, 1)}, {"m": frozenset()}, {}, is_homogeneous=True) == {"m": {}}
