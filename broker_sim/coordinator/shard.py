@@ -176,6 +176,11 @@ class Shard(ShardState):
             else:
                 write.failed(self, error)
 
+    def _not_encoded(self, key: TimerKey) -> None:
+        """A write with a record that could not be encoded; Kafka fails at the same place, after it has replayed the records."""
+        assert isinstance(key[1], int)
+        self.writes.pop(key[1]).failed(self, Err.UNKNOWN_SERVER_ERROR)
+
     def _append_timed_out(self, key: TimerKey) -> None:
         ticket = key[1]
         assert isinstance(ticket, int)
@@ -291,6 +296,7 @@ _TIMERS: dict[str | int, Callable[[Shard, TimerKey], None]] = {
     "rebalance": rebalance.rebalance_timed_out,
     "sync": syncing.pending_sync_expired,
     "append": Shard._append_timed_out,
+    "unwritable": Shard._not_encoded,
     "expire": offsets.expire,
     "transactions": offsets.transactions_aborted,
 }

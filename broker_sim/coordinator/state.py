@@ -14,6 +14,7 @@ from broker_sim.coordinator.records import Record, encode
 from broker_sim.coordinator.share_state.commands import Command, Result
 from broker_sim.coordinator.store import GroupStore
 from broker_sim.coordinator.topics import Topics
+from kafka_wire.codec import EncodeError
 from kafka_wire.errors import NO_ERROR, Err
 
 
@@ -222,11 +223,14 @@ class ShardState:
 
     def write(self, write: Write) -> None:
         """Request the append of a write's records. The write is completed by its ticket, when the log has committed or refused
-        them."""
+        them; after this step, if a record can't be written: a text is too long for its field."""
         ticket = self.next_ticket
         self.next_ticket += 1
-        self.out.appends.append(write.append(ticket, self.settings.policy))
         self.writes[ticket] = write
+        try:
+            self.out.appends.append(write.append(ticket, self.settings.policy))
+        except EncodeError:
+            self.arm(("unwritable", ticket), 0)
 
     def remove_group(self, group: Group) -> None:
         """Delete a group ahead of its tombstone. If the tombstone is awaited, readers of committed state still see the group."""

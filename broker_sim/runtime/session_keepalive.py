@@ -330,4 +330,6 @@ def timer_text(index: int, key: TimerKey, shard: Shard | None) -> str:
         group = None if shard is None else shard.classic(str(rest[0]))
         initial = group is not None and group.in_initial_delay
         return f"{'initial rebalance delay' if initial else 'rebalance timeout'} of {rest[0]}"
+    if kind == "unwritable":
+        return f"refusal of records that cannot be written to __consumer_offsets-{index}"
     return f"{'append timeout' if kind == 'append' else 'offset expiry'} of __consumer_offsets-{index}"

@@ -309,6 +309,8 @@ _TIMERS = (
     "markers",
     "revocation",
     "join",
+    "unsynced",
+    "initial",
     "patterns",
 )
 _REPORTS = (
