@@ -27,8 +27,9 @@ from broker_sim.pipeline.duck.frames import Frame
 
 if TYPE_CHECKING:
     from pyspark.sql import Window, functions
+    from pyspark.sql.window import WindowSpec
 
-__all__ = ["Window", "engine_of", "functions", "on_its_engine"]
+__all__ = ["Window", "backwards", "engine_of", "functions", "on_its_engine"]
 
 SPARK, DUCK = "pyspark.sql", "broker_sim.pipeline.duck"
 _active: ContextVar[str] = ContextVar("engine of tables", default=SPARK)
@@ -59,6 +60,12 @@ def engine_of(frame: object) -> Iterator[None]:
         yield
     finally:
         _active.reset(token)
+
+
+def backwards(*by: str, order: str) -> WindowSpec:
+    """The rows of a partition behind each row, from the last one on: ``f.last`` over it is the next row's. Spark computes a frame that
+    ends at the partition's end anew for each row, in time quadratic in its rows, and one that begins at its beginning once."""
+    return Window.partitionBy(*by).orderBy(functions.desc(order)).rowsBetween(Window.unboundedPreceding, -1)
 
 
 def on_its_engine(make: Callable[P, R]) -> Callable[P, R]:

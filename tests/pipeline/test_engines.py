@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,6 +51,12 @@ def duck() -> DuckSession:
     return DuckSession()
 
 
+UNBOUNDED_WORK = re.compile(
+    r"specifiedwindowframe\(\w+, (?!unboundedpreceding)[^,]+, unboundedfollowing[^)]*|CartesianProduct"
+)
+"""In a plan of Spark's: a frame that is computed anew for each row, up to the partition's end; rows that are compared with all others."""
+
+
 class Both:
     """One input in both engines."""
 
@@ -70,9 +77,12 @@ class Both:
         made = [{**derived(*inputs, window_ms), **_views(*inputs, window_ms)} for inputs in zip(*ins, strict=True)]
         counts = {}
         for name in made[0]:
-            theirs, ours = (rows(each[name]()) for each in made)
+            on_spark, on_duck = (each[name]() for each in made)
+            theirs, ours = rows(on_spark), rows(on_duck)
             label = name if isinstance(name, str) else name.name
             assert ours == theirs, label
+            plan = on_spark._jdf.queryExecution().toString()
+            assert not UNBOUNDED_WORK.findall(plan), label
             counts[label] = len(ours)
         return counts
 

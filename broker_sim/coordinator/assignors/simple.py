@@ -25,7 +25,11 @@ _INT = 0xFFFF_FFFF
 
 
 def assign(
-    shared: Shared, members: Mapping[str, frozenset[bytes]], targets: Mapping[str, Units[bytes]], *, is_homogeneous: bool
+    shared: Shared,
+    members: Mapping[str, frozenset[bytes]],
+    targets: Mapping[str, Units[bytes]],
+    *,
+    is_homogeneous: bool,
 ) -> Assigned:
     """The later assignor. A topic that has lost all its partitions stays in a member's assignment, without any; one that no member
     reads stays as it was, if members read different topics. ``members``: member id -> the topics that it reads, in the order in which
@@ -160,7 +164,11 @@ def _spread(code: int) -> int:
 
 
 def assign_by_hash(
-    shared: Shared, members: Mapping[str, frozenset[bytes]], targets: Mapping[str, Units[bytes]], *, is_homogeneous: bool
+    shared: Shared,
+    members: Mapping[str, frozenset[bytes]],
+    targets: Mapping[str, Units[bytes]],
+    *,
+    is_homogeneous: bool,
 ) -> Assigned:
     """4.1's assignment: each member gets the partition at the hash of its id, keeps its former partitions that no hash has assigned,
     and the other partitions are assigned in turn."""

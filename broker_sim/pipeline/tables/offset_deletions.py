@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_sim.pipeline.engine import Window, on_its_engine
+from broker_sim.pipeline.engine import Window, backwards, on_its_engine
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.offset_log import commits
@@ -121,13 +121,14 @@ def _with_reasons(deleted: DataFrame, events: DataFrame) -> DataFrame:
 def _with_ends(deleted: DataFrame, log: DataFrame) -> DataFrame:
     """With ``group_ended``: the next record of the group that is no tombstone of an offset is the group's own tombstone."""
     where = ["run_id", "log_partition", "group"]
-    others = log.where(f.col("kind").isin("group", "group_tombstone", "commit")).select(
-        *where, f.col("log_offset").alias("place"), f.col("kind").alias("next_kind")
-    )
     asks = deleted.select(*where, f.col("log_offset").alias("place"), f.struct(*deleted.columns).alias("deletion"))
-    after = Window.partitionBy(*where).orderBy("place").rowsBetween(1, Window.unboundedFollowing)
-    both = others.unionByName(asks, allowMissingColumns=True)
-    ended = f.coalesce(f.first("next_kind", ignorenulls=True).over(after) == "group_tombstone", f.lit(False))
+    others = log.where(f.col("kind").isin("group", "group_tombstone", "commit"))
+    others = others.join(asks.select(*where).distinct(), where, "left_semi")  # few groups lose offsets
+    both = others.select(*where, f.col("log_offset").alias("place"), f.col("kind").alias("next_kind")).unionByName(
+        asks, allowMissingColumns=True
+    )
+    next_kind = f.last("next_kind", ignorenulls=True).over(backwards(*where, order="place"))
+    ended = f.coalesce(next_kind == "group_tombstone", f.lit(False))
     return (
         both.withColumn("group_ended", ended).where(f.col("deletion").isNotNull()).select("deletion.*", "group_ended")
     )

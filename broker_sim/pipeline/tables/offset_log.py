@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_sim.explain.rebalances import DEAD, EMPTY, STABLE
-from broker_sim.pipeline.engine import Window, on_its_engine
+from broker_sim.pipeline.engine import Window, backwards, on_its_engine
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.modern_groups import EPOCHS
 from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, OFFSET_LOG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
@@ -137,16 +137,12 @@ def commits(log: DataFrame) -> DataFrame:
         f.col("kind").isin("txn_commit", "txn_abort")
         | (f.col("kind").isin(*kinds) & f.coalesce("is_txn", f.lit(False)))
     )
-    after = (
-        Window.partitionBy("run_id", "log_partition", "producer_id")
-        .orderBy("log_offset")
-        .rowsBetween(1, Window.unboundedFollowing)
-    )
+    after = backwards("run_id", "log_partition", "producer_id", order="log_offset")
     marker = f.when(
         f.col("kind").isin("txn_commit", "txn_abort"),
         f.struct(f.col("kind"), f.col("log_offset"), at.alias("at_ms")),
     )
-    ended = within.withColumn("end", f.first(marker, ignorenulls=True).over(after))
+    ended = within.withColumn("end", f.last(marker, ignorenulls=True).over(after))
     ended = ended.where(f.col("kind").isin(*kinds) & (f.col("end.kind") == "txn_commit"))
     ended = ended.withColumn("effect_offset", f.col("end.log_offset")).withColumn("at_ms", f.col("end.at_ms"))
     of_key = Window.partitionBy("run_id", "log_partition", "effect_offset", "group", "topic", "partition")
