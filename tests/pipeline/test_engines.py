@@ -54,7 +54,7 @@ def duck() -> DuckSession:
 UNBOUNDED_WORK = re.compile(
     r"specifiedwindowframe\(\w+, (?!unboundedpreceding)[^,]+, unboundedfollowing[^)]*|CartesianProduct"
 )
-"""In a plan of Spark's: a frame that is computed anew for each row, up to the partition's end; rows that are compared with all others."""
+"""In a plan of Spark's: a frame that is computed anew for each row, to the partition's end; rows that are compared with all others."""
 
 
 class Both:
