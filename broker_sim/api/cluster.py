@@ -20,7 +20,7 @@ import logging
 import os
 import random
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -152,6 +152,8 @@ class Cluster:
         self._time: TimeControl | None = None
         self._outages: Outages | None = None
         self._observation = Observation(lambda what: self._chance_of(what))
+        self.before_stop: list[Callable[[], Awaitable[object]]] = []
+        """Awaited before it stops: what runs on it ends there."""
 
     # --- what it is -----------------------------------------------------------------------------------------------------
 
@@ -231,6 +233,8 @@ class Cluster:
 
     async def stop(self) -> None:
         """Close all connections, ports and logs. No effect if the cluster is not running."""
+        for end in list(self.before_stop):
+            await end()
         if self._blocked is not None:
             self._blocked.stop()
             self._blocked = None

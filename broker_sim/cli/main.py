@@ -52,7 +52,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "order": (_CONTROL, "hold requests back and release them"),
     "cluster": (_CONTROL, "virtual clusters of a running process"),
     "run": (_SCENARIO, "run a scenario file"),
-    "scenario": (_SCENARIO, "list and check scenario files"),
+    "scenario": (_SCENARIO, "list and check scenario files, and run them on running brokers"),
     "simulate": ("broker_sim.simulation.commands", "run workloads in virtual time, for many seeds"),
     "explore": (
         "broker_sim.simulation.exhaustive.commands",
