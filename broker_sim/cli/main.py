@@ -305,6 +305,7 @@ def _add_serve(commands: Commands) -> None:
     add("--journal", metavar="DIR", help="record events in files of this directory, one JSON object per line")
     add("--clock", default="real", metavar="MODE", help="real, scaled:10 (ten times as fast) or manual (default: real)")
     add("--seed", type=int, metavar="N", help="seed of the random numbers (default: a different one each time)")
+    add("--cluster-id", metavar="ID", help="id of a new cluster, as of `kafka-storage format` (default: a random one)")
 
 
 def _add_where(commands: Commands) -> None:
@@ -515,7 +516,7 @@ def _incidents(arguments: argparse.Namespace) -> dict[str, Any]:
     """What of a cluster is there for incidents, as far as it is asked for."""
     journal = arguments.journal or arguments.control is not None
     clock = None if arguments.clock == "real" else arguments.clock
-    given = {"clock": clock, "seed": arguments.seed, "journal": journal or None}
+    given = {"clock": clock, "seed": arguments.seed, "journal": journal or None, "cluster_id": arguments.cluster_id}
     return {name: value for name, value in given.items() if value is not None}
 
 
