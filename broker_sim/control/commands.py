@@ -333,7 +333,7 @@ def _replay_order(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
 def _start_scenario(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
     """The file is read here: the brokers may be on another machine."""
     name = given.get("name", "")
-    if "file" not in given and (Path(name).exists() or name.endswith((".yaml", ".yml"))):
+    if "file" not in given and (Path(name).is_file() or name.endswith((".yaml", ".yml"))):
         try:
             given = {**given, "file": Path(name).read_text(encoding="utf-8")}
         except (OSError, UnicodeDecodeError) as error:

@@ -85,6 +85,7 @@ async def get_scenario(cluster: Cluster, given: dict[str, Any]) -> Any:
     TIMEOUT,
     answer=SCENARIO,
     waits=True,
+    errors=(409,),
 )
 async def wait_scenario(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Wait until a scenario has ended, or until a step is done. A scenario whose expectations failed is an error then."""

@@ -171,16 +171,18 @@ class ScenarioRun:
             what = f"the end of the scenario {self.name}" if step is None else f"the step {step} of {self.name}"
             raise WaitTimeout(what, timeout_ms, self._stage.waiting, self._history()) from None
         if step not in done:
-            self.check()
+            self._raise(self._failure() or (f"the scenario {self.name} was cancelled" if self.cancelled else ""))
 
     def _history(self) -> str:
         return "\n".join([*self.lines][-20:])
 
     def check(self) -> None:
-        """Raise ScenarioFailed, once, if it has ended otherwise than held, or if what must never be was before it was cancelled."""
-        if self._raised or self.running:
-            return
-        failure = self._failure()
+        """Raise ScenarioFailed if it has ended otherwise than held, or if what must never be was before it was cancelled; not again
+        what `wait` has raised."""
+        if not self._raised and not self.running:
+            self._raise(self._failure())
+
+    def _raise(self, failure: str) -> None:
         if failure:
             self._raised = True
             raise ScenarioFailed(failure)

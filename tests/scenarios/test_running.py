@@ -122,7 +122,7 @@ async def test_what_must_never_be_is_reported_of_a_cancelled_scenario_too() -> N
             await perform(kafka, "scenario.end", {"scenario": given["id"]})
 
 
-async def test_a_broken_expectation_is_raised_once() -> None:
+async def test_a_broken_expectation_is_raised_by_waits_and_not_again_at_the_end() -> None:
     text = CLIENTS + "steps: [{do: {mark: now}}]\nexpect: [{within: 0s, group: billing, state: Stable}]\n"
     async with cluster() as kafka:
         run = await begun(kafka, text)
@@ -133,6 +133,8 @@ async def test_a_broken_expectation_is_raised_once() -> None:
         ) as broken:
             await run.wait(timeout=DEADLINE_S)
         assert "--attach" not in str(broken.value)
+        with pytest.raises(ScenarioFailed, match="BROKEN"):
+            await run.wait(timeout=DEADLINE_S)
         await run.end()
         run.check()
 
@@ -180,7 +182,10 @@ async def test_a_step_that_can_not_be_done_ends_it_with_its_line() -> None:
 async def test_it_ends_with_the_cluster() -> None:
     async with cluster() as kafka:
         run = await begun(kafka, INCIDENT)
+        end = asyncio.ensure_future(run.wait(timeout=DEADLINE_S))
     assert run.verdict == "cancelled"
+    with pytest.raises(ScenarioFailed, match="the scenario a stuck offsets partition was cancelled"):
+        await end
 
 
 EXPECT = "expect: [{group: billing, state: Stable}]\n"
