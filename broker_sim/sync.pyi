@@ -27,12 +27,13 @@ from broker_sim.metadata.cluster_state import Broker, ClusterState, Partition
 from broker_sim.network.server import BrokerServer
 from broker_sim.runtime.group_coordinator import GroupCoordinator
 from broker_sim.runtime.transaction_coordinator import TransactionCoordinator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 class Cluster:
     servers: list[BrokerServer]
+    before_stop: list[Callable[[], Awaitable[object]]]
     @property
     def listener_names(self) -> list[str]: ...
     def bootstrap_of(self, listener: str) -> str: ...

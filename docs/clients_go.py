@@ -15,7 +15,7 @@ SCALARS = {"string": "string", "integer": "int64", "number": "float64", "boolean
 EMPTY_IS_NOT_NULL = {("Record", "key"), ("Record", "value"), ("RecordHeaders", "value")}
 """Fields of text for which null and "" are two things."""
 KEYWORDS = {"type", "for"}
-RENAMED = {name: f"{name}Info" for name in ("Clock", "Cluster", "Fault", "Group", "State", "Topic")}
+RENAMED = {name: f"{name}Info" for name in ("Clock", "Cluster", "Fault", "Group", "Scenario", "State", "Topic")}
 """Shapes beside which the package has a type of that name; kfake's are called so, too."""
 
 

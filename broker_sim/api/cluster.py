@@ -20,7 +20,7 @@ import logging
 import os
 import random
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -90,7 +90,7 @@ class Cluster:
 
     ``clock``: ``"real"``, ``"scaled:10"`` (ten times as fast), ``"manual"`` (only ``time.advance`` advances it) or a `Clock`.
     ``seed``: the same seed gives the same member ids, topic ids and random numbers; ``rng`` replaces it. ``journal``: True, or a
-    directory for its files; by default recording begins when it is first needed (`observe`).
+    directory for its files; by default recording begins when it is first needed (`observe`). ``cluster_id``: of a new cluster.
 
     ``security_protocol``: as Kafka's; clients of SASL are ``users`` (name: password), ``tls_dir`` has TLS certificates (`security`).
     """
@@ -120,6 +120,7 @@ class Cluster:
         racks: str | Sequence[str] | None = None,
         clock: Clock | ClockLiteral | str | None = None,
         seed: int | None = None,
+        cluster_id: str | None = None,
         security_protocol: SecurityProtocolLiteral | str = "PLAINTEXT",
         users: Mapping[str, str] | None = None,
         tls_dir: str | os.PathLike[str] | None = None,
@@ -129,7 +130,7 @@ class Cluster:
     ) -> None:
         given = _read({name: value for name, value in locals().items() if name in ARGUMENTS})
         self._given_rng: random.Random | None = given.get("rng")
-        self.seed = given.get("seed")
+        self.seed, self._cluster_id = given.get("seed"), given.get("cluster_id")
         self._journal_where: bool | str | os.PathLike[str] = given["journal"]
         self._settings: dict[str, str] = given.get("config", {})
         self.config = BrokerConfig(self._settings, given["as_version"])
@@ -152,6 +153,8 @@ class Cluster:
         self._time: TimeControl | None = None
         self._outages: Outages | None = None
         self._observation = Observation(lambda what: self._chance_of(what))
+        self.before_stop: list[Callable[[], Awaitable[object]]] = []
+        """Awaited before it stops: what runs on it ends there."""
 
     # --- what it is -----------------------------------------------------------------------------------------------------
 
@@ -231,6 +234,8 @@ class Cluster:
 
     async def stop(self) -> None:
         """Close all connections, ports and logs. No effect if the cluster is not running."""
+        for end in list(self.before_stop):
+            await end()
         if self._blocked is not None:
             self._blocked.stop()
             self._blocked = None
@@ -320,6 +325,7 @@ class Cluster:
             state = ClusterState(
                 self.config, clock, data_dir=self._data_dir, sync=self._sync, rng=self._rng_for("ids"), files=files
             )
+            state.cluster_id = self._cluster_id or state.cluster_id
             state.security_protocol = self._secured[0]
             if state.security_protocol != "PLAINTEXT":
                 self.security.open(state, self._listeners.hosts())

@@ -36,6 +36,7 @@ from broker_sim.fields.kinds import (
     refusal,
 )
 from broker_sim.fields.problems import Problems
+from broker_sim.metadata.saved_state import CLUSTER_ID
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -237,6 +238,15 @@ class _Address(FieldKind[str]):
         return Text(0).read(value, what)
 
 
+class _ClusterId(FieldKind[str]):
+    meant = "a cluster id, 1 to 200 visible characters of ASCII"
+
+    def read(self, value: object, what: str = "") -> str:
+        if not isinstance(value, str) or CLUSTER_ID.fullmatch(value) is None:
+            raise refusal(what, value, self.meant)
+        return value
+
+
 class _Generator(FieldKind[random.Random]):
     meant = "a random.Random"
 
@@ -280,6 +290,7 @@ class Options(TypedDict, total=False):
     racks: Annotated[str | Sequence[str] | None, about(ListOf(Text()), "racks of the brokers, in turn")]
     clock: Annotated[Clock | ClockLiteral | str | None, about(_AnyClock(), "real, scaled:N, manual, or a clock object")]
     seed: Annotated[int | None, about(NameOrNumber(), "seed of the random numbers")]
+    cluster_id: Annotated[str | None, about(_ClusterId(), "id of a new cluster")]
     security_protocol: Annotated[
         SecurityProtocolLiteral | str,
         about(Choice(SECURITY_PROTOCOLS), "what clients must do: security.protocol of Kafka", default="PLAINTEXT"),

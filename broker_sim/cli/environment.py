@@ -3,7 +3,8 @@
     KAFKA_NUM_PARTITIONS=6                                    num.partitions=6             apache/kafka, confluentinc/cp-kafka
     KAFKA_CFG_LISTENERS=PLAINTEXT://:9092                     listeners=PLAINTEXT://:9092  bitnami/kafka
 
-In a name ``_`` is a dot, ``__`` an underscore and ``___`` a dash. Options of the command line come before variables. Without listeners
+In a name ``_`` is a dot, ``__`` an underscore and ``___`` a dash. The users in ``listener.name.NAME.plain.sasl.jaas.config`` are
+those of the cluster; CLUSTER_ID is its id. Options of the command line come before variables. Without listeners
 in either, brokers listen on all addresses from port 9092 on and advertise localhost, as apache/kafka does. What has no effect here is
 one warning, so that a compose file or a module of Testcontainers works unchanged; values that are invalid are errors.
 
@@ -30,7 +31,7 @@ from broker_sim.config.settings import broker_settings, parse_release
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
 
-__all__ = ["apply", "settings_in", "start_lines"]
+__all__ = ["apply", "settings_in", "start_lines", "users_in"]
 
 _SETTING = re.compile(r"KAFKA_(?:CFG_)?([A-Z0-9_]+)")
 _PROGRAM = re.compile(
@@ -50,6 +51,10 @@ _OF_KAFKA_ALONE = frozenset(
     }
 )
 """How the processes of a cluster find one another and where they keep files: no client sees a difference."""
+_JAAS = re.compile(r"listener\.name\.([^.]+)\.plain\.sasl\.jaas\.config")
+_LOGIN = re.compile(r"\s*\S*PlainLoginModule\s+required\b((?:\s+\w+\s*=\s*(?:\"(?:[^\"\\]|\\.)*\"|[^\s\";]+))*)\s*;\s*")
+_OPTION = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s\";]+))")
+_MAP = "listener.security.protocol.map"
 _PORT, _ANYWHERE, _LOCAL = 9092, "0.0.0.0", "localhost"
 _PATIENCE_S = 2.0
 
@@ -70,10 +75,37 @@ def settings_in(environ: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
+def users_in(settings: Mapping[str, str]) -> tuple[dict[str, str], set[str]]:
+    """The users (name: password) in the JAAS configurations of SASL listeners, ``user_alice="secret"`` of PlainLoginModule, and the
+    names of these settings. Raises UsageError, without any password."""
+    protocols = dict(part.strip().split(":", 1) for part in settings.get(_MAP, "").split(",") if ":" in part)
+    users: dict[str, str] = {}
+    read: set[str] = set()
+    for name, value in settings.items():
+        match = _JAAS.fullmatch(name)
+        if match is None or not protocols.get(match[1].upper(), match[1].upper()).startswith("SASL"):
+            continue
+        login = _LOGIN.fullmatch(value)
+        if login is None:
+            module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+            raise UsageError(f'{name} is invalid (expected e.g. {module} required user_alice="secret";)')
+        for key, quoted, bare in _OPTION.findall(login[1]):
+            password = re.sub(r"\\(.)", r"\1", quoted) or bare
+            if key.startswith("user_") and users.setdefault(key[5:], password) != password:
+                raise UsageError(f"{name}: the user {key[5:]!r} has two passwords; remove one of them")
+        read.add(name)
+    return users, read
+
+
 def apply(arguments: argparse.Namespace, environ: Mapping[str, str]) -> None:
     """Add what the variables say to the arguments of serve. Raises UsageError; a SettingWarning names those without effect."""
     release = Release().read(arguments.as_version)
     settings = {name: value for name, value in settings_in(environ).items() if name not in _OF_KAFKA_ALONE}
+    users, of_users = users_in(settings)
+    arguments.user = [*users.items(), *arguments.user]
+    settings = {name: value for name, value in settings.items() if name not in of_users}
+    if arguments.cluster_id is None:
+        arguments.cluster_id = environ.get("CLUSTER_ID") or None
     known = broker_settings(parse_release(release))
     taken = {name: value for name, value in settings.items() if name in known and refusal(name) is None}
     idle = [*(name for name in settings if name not in taken), *startup(taken, release).idle]

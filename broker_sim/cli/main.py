@@ -52,7 +52,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "order": (_CONTROL, "hold requests back and release them"),
     "cluster": (_CONTROL, "virtual clusters of a running process"),
     "run": (_SCENARIO, "run a scenario file"),
-    "scenario": (_SCENARIO, "list and check scenario files"),
+    "scenario": (_SCENARIO, "list and check scenario files, and run them on running brokers"),
     "simulate": ("broker_sim.simulation.commands", "run workloads in virtual time, for many seeds"),
     "explore": (
         "broker_sim.simulation.exhaustive.commands",
@@ -305,6 +305,7 @@ def _add_serve(commands: Commands) -> None:
     add("--journal", metavar="DIR", help="record events in files of this directory, one JSON object per line")
     add("--clock", default="real", metavar="MODE", help="real, scaled:10 (ten times as fast) or manual (default: real)")
     add("--seed", type=int, metavar="N", help="seed of the random numbers (default: a different one each time)")
+    add("--cluster-id", metavar="ID", help="id of a new cluster, as of `kafka-storage format` (default: a random one)")
 
 
 def _add_where(commands: Commands) -> None:
@@ -515,7 +516,7 @@ def _incidents(arguments: argparse.Namespace) -> dict[str, Any]:
     """What of a cluster is there for incidents, as far as it is asked for."""
     journal = arguments.journal or arguments.control is not None
     clock = None if arguments.clock == "real" else arguments.clock
-    given = {"clock": clock, "seed": arguments.seed, "journal": journal or None}
+    given = {"clock": clock, "seed": arguments.seed, "journal": journal or None, "cluster_id": arguments.cluster_id}
     return {name: value for name, value in given.items() if value is not None}
 
 

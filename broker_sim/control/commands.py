@@ -33,7 +33,7 @@ from broker_sim.fields.field import Field
 from broker_sim.fields.kinds import Choice, Duration, Flag
 from broker_sim.journal import JournalError, read
 
-__all__ = ["register", "spelled_out"]
+__all__ = ["add_verbs", "incomplete", "register", "spelled_out"]
 
 URL_VARIABLE = "BROKER_SIM_CONTROL"
 
@@ -72,13 +72,18 @@ def register(commands: Commands, name: str) -> None:
         _leaf(commands, name, verbs[""])
         return
     shown = [example for verb in verbs.values() for example in verb.examples]
-    parser = add_command(commands, name, _incomplete, description=TEXTS[name], epilog=_examples(shown))
-    below = parser.add_subparsers(metavar="VERB", title="verbs", parser_class=type(parser))
-    for verb, what in verbs.items():
+    parser = add_command(commands, name, incomplete, description=TEXTS[name], epilog=_examples(shown))
+    add_verbs(parser.add_subparsers(metavar="VERB", title="verbs", parser_class=type(parser)), name)
+
+
+def add_verbs(below: Commands, name: str) -> None:
+    """Add the parsers of the verbs of a command."""
+    for verb, what in VERBS[name].items():
         _leaf(below, verb, what)
 
 
-def _incomplete(arguments: argparse.Namespace) -> NoReturn:
+def incomplete(arguments: argparse.Namespace) -> NoReturn:
+    """What a command without its verb does: exit with code 2."""
     arguments.parser.error("a verb is missing")
     raise AssertionError("unreachable")
 
@@ -325,6 +330,17 @@ def _replay_order(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
     _plain(arguments, {**given, "entries": entries})
 
 
+def _start_scenario(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
+    """The file is read here: the brokers may be on another machine."""
+    name = given.get("name", "")
+    if "file" not in given and (Path(name).is_file() or name.endswith((".yaml", ".yml"))):
+        try:
+            given = {**given, "file": Path(name).read_text(encoding="utf-8")}
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{name}: {getattr(error, 'strerror', None) or error}") from None
+    _plain(arguments, given)
+
+
 def _events(path: str) -> list[dict[str, Any]]:
     """The events of a journal's file or directory. Raises UsageError, also for one without events."""
     try:
@@ -408,4 +424,5 @@ _SPECIAL: dict[str, Callable[[argparse.Namespace, dict[str, Any]], None]] = {
     "group.timeline": _timeline,
     "journal.read": _journal,
     "order.replay": _replay_order,
+    "scenario.start": _start_scenario,
 }

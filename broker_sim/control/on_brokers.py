@@ -8,9 +8,10 @@ from broker_sim.api.cluster_options import INTERNAL_TOPICS, ON_DEMAND, ClockName
 from broker_sim.api.time_control import WAIT
 from broker_sim.common.text import UsageError
 from broker_sim.config.settings import SECURITY_PROTOCOLS
+from broker_sim.control.on_scenarios import SCENARIO_FILE, running, scenario_of
 from broker_sim.control.resolve import check_broker
 from broker_sim.control.shapes import BROKER, CLOCK, CLUSTER
-from broker_sim.control.table import operation
+from broker_sim.control.table import OPERATIONS, operation
 from broker_sim.fields.field import Field
 from broker_sim.fields.kinds import (
     Choice,
@@ -234,20 +235,44 @@ async def get_cluster(clusters: Clusters, given: dict[str, Any]) -> Any:
     ),
     Field("clock", ClockName(), "real, scaled:N or manual", default="real", example="manual"),
     Field("seed", NameOrNumber(), "seed of the random numbers"),
+    Field(
+        "scenario", Text(), "an included scenario whose cluster and topics it has; with scenario_file: the file's name"
+    ),
+    Field("scenario_file", SCENARIO_FILE, "the text of a scenario file, whose cluster and topics it has"),
     Field("data", Text(), "name of its directory within the data directory (default: in memory)"),
     answer=CLUSTER,
     on="clusters",
 )
 async def create_cluster(clusters: Clusters, given: dict[str, Any]) -> Any:
-    """Start a virtual cluster on its own ports."""
+    """Start a virtual cluster on its own ports; of a scenario, parameters that are not their defaults replace the file's."""
     from broker_sim.api.cluster import ClusterError
 
     options = dict(given)
     name, data = options.pop("id", None), options.pop("data", None)
+    file = options.pop("scenario", None), options.pop("scenario_file", None)
+    scenario = None if file == (None, None) else scenario_of(*file)
+    if scenario is not None:
+        options = _of_scenario(scenario.cluster, options)
     try:
-        return overview(clusters, await clusters.create(name, data=data, **options))
+        name = await clusters.create(name, data=data, **options)
     except ClusterError as error:
         raise UsageError(str(error)) from None
+    if scenario is not None:
+        try:
+            running().prepare(clusters.get(name), scenario)
+        except UsageError:
+            await clusters.delete(name)
+            raise
+    return overview(clusters, name)
+
+
+def _of_scenario(cluster: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a cluster that is made for a scenario."""
+    parameters = OPERATIONS["cluster.create"].parameters
+    given = {key: value for key, value in options.items() if value not in (parameters[key].default, {}, [])}
+    file = {key: value for key, value in cluster.items() if value is not None}
+    config = {**cluster["config"], **given.get("config", {})}
+    return {**options, **file, **given, "config": config}
 
 
 @operation("cluster.delete", "DELETE /clusters/{cluster}", CLUSTER_ID, answer={"deleted": "string"}, on="clusters")

@@ -200,6 +200,7 @@ async def replay(cluster: Cluster, given: dict[str, Any]) -> Any:
     TIMEOUT,
     answer=REPLAY,
     waits=True,
+    errors=(409,),
 )
 async def show_replay(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Show the progress of the replay; with done, once it is complete. A diverged replay is an error then."""

@@ -36,7 +36,8 @@ _ERRORS: dict[int, tuple[str, str]] = {
     408: ("Timeout", "The condition did not hold in time; history has what happened instead."),
     409: (
         "Conflict",
-        "Not possible in the present state: a broker would refuse it (kafka_error), or a rule that had to hit never did.",
+        "Not possible in the present state: a broker would refuse it (kafka_error); or a rule that had to hit never did, "
+        "a replay diverged, a scenario failed.",
     ),
     413: ("TooLarge", "The body is larger than 1 MiB."),
     415: ("UnsupportedMediaType", "The body is not application/json."),
@@ -144,7 +145,7 @@ def _entry(operation: Operation, path: str, form: str, shapes: dict[str, Any]) -
 
 def _codes(operation: Operation) -> list[int]:
     named = operation.on == "cluster" or "{" in operation.path
-    codes = {400, 401, 403, *([404] if named else []), *([408] if operation.waits else [])}
+    codes = {400, 401, 403, *([404] if named else []), *([408] if operation.waits else []), *operation.errors}
     if operation.method != "GET":
         codes |= {409, 413, 415}
     return sorted(codes)

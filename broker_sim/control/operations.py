@@ -21,6 +21,7 @@ from broker_sim.control import (
     on_logs,
     on_order,
     on_requests,
+    on_scenarios,
     on_shares,
     on_topics,
     on_transactions,
@@ -31,7 +32,18 @@ from broker_sim.control.table import NotThere, Operation
 
 __all__ = ["FORMER_OPERATIONS", "OPERATIONS", "NotThere", "Operation", "UsageError", "check", "log_of", "perform"]
 
-FAMILIES = (on_brokers, on_groups, on_shares, on_transactions, on_journal, on_logs, on_requests, on_order, on_topics)
+FAMILIES = (
+    on_brokers,
+    on_groups,
+    on_shares,
+    on_transactions,
+    on_journal,
+    on_logs,
+    on_requests,
+    on_order,
+    on_topics,
+    on_scenarios,
+)
 """The modules that declare the operations."""
 
 _PLACES = {family.__name__: place for place, family in enumerate(FAMILIES)}

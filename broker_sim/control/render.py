@@ -246,6 +246,14 @@ def _pending(answer: Mapping[str, Any]) -> str:
     )
 
 
+def _scenario(scenario: Mapping[str, Any]) -> str:
+    verdict = scenario["verdict"] or f"running; {scenario['waiting']}"
+    steps = f"{len(scenario['done'])} of {len(scenario['steps'])} steps done"
+    lines = [f"scenario {scenario['id']}, {scenario['name']}: {verdict}; {steps}"]
+    lines += [f"  {'held  ' if one['held'] else 'BROKEN'}  {one['text']}" for one in scenario["results"]]
+    return "\n".join([*lines, *([f"  {scenario['error']}"] if scenario["error"] else [])])
+
+
 def event_line(event: Mapping[str, Any]) -> str:
     """An event of the journal in a line, cut at a wide screen's width."""
     rest = {name: value for name, value in event.items() if name not in ("seq", "ts_ms", "event", "body")}
@@ -295,6 +303,8 @@ _FORMS: dict[str, Callable[[Any], str]] = {
     "request.list": _requests,
     "request.wait": _requests,
     "topic.wait": _topic,
+    **{f"scenario.{verb}": _scenario for verb in ("start", "get", "wait", "end")},
+    "scenario.list": _each("scenarios", _scenario),
     **{f"cluster.{verb}": _cluster for verb in ("get", "create")},
     "cluster.list": _each("clusters", _cluster),
 }

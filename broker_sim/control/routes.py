@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from broker_sim.api.time_control import Livelock
 from broker_sim.common.text import UsageError
 from broker_sim.control.clusters import DEFAULT
+from broker_sim.control.on_scenarios import ScenarioFailed
 from broker_sim.control.operations import OPERATIONS, NotThere, Operation
 from broker_sim.fields.problems import Problem, WrongInput
 from broker_sim.storage.errors import StorageError
@@ -28,7 +29,9 @@ FORMS = {"group.timeline": {"svg": "image/svg+xml", "html": "text/html"}}
 """Operations that answer in other forms, too, at their path with the form's ending."""
 
 
-CREATES = frozenset({"cluster.create", "fault.add", "order.hold", "order.record", "order.replay", "topic.create"})
+CREATES = frozenset(
+    {"cluster.create", "fault.add", "order.hold", "order.record", "order.replay", "scenario.start", "topic.create"}
+)
 """Operations whose success is 201: something is there that wasn't."""
 
 
@@ -149,7 +152,7 @@ def problem(error: BaseException) -> tuple[int, dict[str, Any]] | None:
         return 400, body
     if isinstance(error, WaitTimeout):
         return 408, {**body, "history": error.history}
-    if isinstance(error, NeverHit | Diverged):
+    if isinstance(error, NeverHit | Diverged | ScenarioFailed):
         return 409, body
     if isinstance(error, KafkaError):
         return 409, {"error": error.message or error.error.name, "kind": "KafkaError", "kafka_error": error.error.name}

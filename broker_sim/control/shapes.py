@@ -290,4 +290,21 @@ REQUEST = Shape(
         "answer": "object?",
     },
 )
+SCENARIO = Shape(
+    "Scenario",
+    "a scenario file that runs on the cluster; verdict: held, broken, late (the condition of a step timed out), error (a step can't be "
+    "done), cancelled, null while it runs; done: the steps that are done; waiting: what it waits for",
+    {
+        "id": "integer",
+        "name": "string",
+        "running": "boolean",
+        "verdict": "string?",
+        "steps": ["string"],
+        "done": ["string"],
+        "waiting": "string?",
+        "results": [{"held": "boolean", "text": "string", "where": "string"}],
+        "error": "string?",
+        "progress": ["string"],
+    },
+)
 EVENT = Shape("Event", "an event of the journal", {"seq": "integer", "ts_ms": "integer", "event": "string"}, more=True)

@@ -37,8 +37,8 @@ class Operation:
 
     ``on`` "clusters": the handler gets the `Clusters` of the process and not one of them. ``method`` and ``path``: its way in below
     /v1/clusters/ID (or below /v1, for "clusters"); names in braces are parameters. ``answer`` is the shape of what it returns
-    (see openapi.py). ``examine`` looks at several parameters together, before anything is done. ``former``: its name and path until the
-    last release, which are accepted for one more.
+    (see openapi.py), ``errors``: HTTP statuses beside the usual ones. ``examine`` looks at several parameters together, before anything
+    is done. ``former``: its name and path until the last release, which are accepted for one more.
     """
 
     name: str

@@ -181,6 +181,17 @@ VERBS: dict[str, dict[str, Verb]] = {
         "replayed": Verb("order.replayed", (), ("order replayed --done --timeout 30s",)),
         "unreplay": Verb("order.unreplay", (), ("order unreplay",)),
     },
+    "scenario": {
+        "start": Verb("scenario.start", ("name",), ("scenario start incident.yaml", "scenario start leader-changes")),
+        "running": Verb("scenario.list", (), ("scenario running",)),
+        "get": Verb("scenario.get", ("scenario",), ("scenario get 1",)),
+        "wait": Verb(
+            "scenario.wait",
+            ("scenario",),
+            ("scenario wait 1 --timeout 60s", "scenario wait 1 --step 'the log recovers' --timeout 60s"),
+        ),
+        "end": Verb("scenario.end", ("scenario",), ("scenario end 1",)),
+    },
     "cluster": {
         "list": Verb("cluster.list", (), ("cluster",)),
         "get": Verb("cluster.get", ("cluster",), ("cluster get default",)),

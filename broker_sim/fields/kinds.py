@@ -223,20 +223,20 @@ class Duration(FieldKind[float]):
 
 
 class Text(FieldKind[str]):
-    """A text of ``least`` to ``MAX_TEXT`` characters."""
+    """A text of ``least`` to ``most`` characters."""
 
     meant = "a text"
 
-    def __init__(self, least: int = 1) -> None:
-        self.least = least
+    def __init__(self, least: int = 1, most: int = MAX_TEXT) -> None:
+        self.least, self.most = least, most
 
     def read(self, value: object, what: str = "") -> str:
         if isinstance(value, int | float) and not isinstance(value, bool):
             value = str(value)
         if not isinstance(value, str) or len(value) < self.least:
             raise refusal(what, value, self.meant)
-        if len(value) > MAX_TEXT:
-            raise error_about(what, f"{len(value)} characters are too many, at most {MAX_TEXT}")
+        if len(value) > self.most:
+            raise error_about(what, f"{len(value)} characters are too many, at most {self.most}")
         if "\0" in value:
             raise refusal(what, value, "a text without NUL characters")
         if not is_utf8(value):
@@ -244,7 +244,7 @@ class Text(FieldKind[str]):
         return value
 
     def schema(self) -> dict[str, Any]:
-        return {"type": "string", "maxLength": MAX_TEXT}
+        return {"type": "string", "maxLength": self.most}
 
 
 def is_utf8(text: str) -> bool:

@@ -124,8 +124,8 @@ class ScenarioClient(ABC):
         """A command of the line protocol."""
 
     @abstractmethod
-    async def stop(self) -> None:
-        """End it, whatever its state."""
+    async def stop(self, *, leave: bool = False) -> None:
+        """End it, whatever its state. ``leave``: it leaves its group first, if it can."""
 
     def _need_running(self) -> None:
         if not self.running:
@@ -234,20 +234,28 @@ class ProcessClient(ScenarioClient):
             task.cancel()
         await asyncio.gather(*self._reading, return_exceptions=True)
 
-    async def stop(self) -> None:
+    async def stop(self, *, leave: bool = False) -> None:
         """End it: thawed, asked by the end of stdin, killed where it doesn't listen, with all that it has started."""
         if self.process is None:
             return
         if self.running:
             self._end_requested = True
             self._signal(signal.SIGCONT)
+            if leave:
+                self.command_line("leave")
+                await self._patiently()
             if self.process.stdin is not None:
                 self.process.stdin.close()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_PATIENCE_S):
-                    await self.process.wait()
+            await self._patiently()
             self._signal(signal.SIGKILL)
         await self.ended()
+
+    async def _patiently(self) -> None:
+        """Wait for the end of its process, as long as it may take."""
+        assert self.process is not None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_S):
+                await self.process.wait()
 
 
 class Clients:
@@ -288,9 +296,9 @@ class Clients:
             if client.plan.start:
                 await client.start()
 
-    async def stop_all(self) -> None:
-        """Stop all clients of the scenario, and wait for their ends."""
-        await asyncio.gather(*(client.stop() for client in self.all.values()))
+    async def stop_all(self, *, leave: bool = False) -> None:
+        """Stop all clients of the scenario, and wait for their ends. ``leave``: those that can leave their groups first."""
+        await asyncio.gather(*(client.stop(leave=leave) for client in self.all.values()))
 
 
 def processes(plans: list[ClientPlan], access: Access, report: OnReport, commands: Mapping[str, str]) -> Clients:
@@ -304,7 +312,8 @@ def processes(plans: list[ClientPlan], access: Access, report: OnReport, command
         need(chosen)
         return [sys.executable, "-m", f"broker_sim.scenario.apps.{APPS[chosen]}", settings_of(plan, access)]
 
-    return Clients(ProcessClient(plan, command(plan), report) for plan in plans if plan.kind != "external")
+    started = (plan for plan in plans if kind_or_command(plan, commands) != "external")
+    return Clients(ProcessClient(plan, command(plan), report) for plan in started)
 
 
 def check_program(chosen: str) -> None:

@@ -54,14 +54,19 @@ exit codes: 0 all expectations held, 1 an expectation failed, 2 invalid file or 
 _SCENARIO_EXAMPLES = """\
 examples:
   broker-sim scenario list
-      the scenarios included in broker-sim, with a line about each
   broker-sim scenario list ./incidents
-      those of a directory
   broker-sim scenario check incident.yaml
-      validate a file without running it
   broker-sim scenario show stuck-offsets-partition-3.4
-      the file itself
+  broker-sim scenario start incident.yaml
+  broker-sim scenario wait 1 --timeout 60s
 """
+
+_FILE_VERBS = {
+    "list": ("list the included scenarios, or those of a directory", "broker-sim scenario list ./incidents"),
+    "check": ("validate files without running them", "broker-sim scenario check incident.yaml"),
+    "show": ("print a file", "broker-sim scenario show stuck-offsets-partition-3.4"),
+}
+"""Verb -> what it does, an example."""
 
 
 def spelled_out(words: list[str]) -> list[str]:
@@ -142,21 +147,29 @@ def _add_run(commands: Commands) -> None:
 
 
 def _add_scenario(commands: Commands) -> None:
-    verb = add_command(
+    from broker_sim.control.commands import add_verbs, incomplete
+
+    parser = add_command(
         commands,
         "scenario",
-        scenario,
-        description="List, check and print scenario files.",
+        incomplete,
+        description="List, check and print scenario files, and run one on the brokers of a process that runs already.",
         epilog=_SCENARIO_EXAMPLES,
     )
-    verb.add_argument("action", choices=("list", "check", "show"))
-    verb.add_argument(
-        "file",
-        nargs="*",
-        metavar="FILE",
-        help="scenario files, or names of included ones; for list a directory (default: the included ones)",
-    )
-    verb.add_argument("--json", action="store_true", help="print one JSON object per line")
+    below = parser.add_subparsers(metavar="VERB", title="verbs", parser_class=type(parser))
+    for action, (what, example) in _FILE_VERBS.items():
+        verb = add_command(
+            below, action, scenario, help=what, description=f"{what.capitalize()}.", epilog=f"examples:\n  {example}\n"
+        )
+        verb.add_argument(
+            "file",
+            nargs="*",
+            metavar="FILE",
+            help="scenario files, or names of included ones; for list a directory (default: the included ones)",
+        )
+        verb.add_argument("--json", action="store_true", help="print one JSON object per line")
+        verb.set_defaults(action=action)
+    add_verbs(below, "scenario")
 
 
 def shipped() -> Path:
@@ -173,10 +186,17 @@ def find(name: str) -> Path:
         raise WrongFile(name, "a directory, not a scenario file (`broker-sim scenario list DIR` lists its files)")
     if path.exists() or path.suffix in (".yaml", ".yml") or "/" in name:
         return path
+    return included(name, "file or scenario")
+
+
+def included(name: str, what: str = "included scenario") -> Path:
+    """The file of an included scenario. Raises WrongFile, with ``what`` as what is missing."""
+    from broker_sim.scenario.files import WrongFile
+
     there = {path.stem: path for path in sorted(shipped().glob("*.yaml"))}
     if name in there:
         return there[name]
-    raise WrongFile(name, f"no such file or scenario; {expected(name, there)}; broker-sim scenario list prints all")
+    raise WrongFile(name, f"no such {what}; {expected(name, there)}; broker-sim scenario list prints all")
 
 
 def run(arguments: argparse.Namespace) -> int:

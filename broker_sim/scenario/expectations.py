@@ -173,8 +173,12 @@ class EventMatcher(Matcher):
         whole = event
         if self.kind == "response":
             whole = {**(run.request_of(event) or {}), **event}
-            if "error" in self.fields and event.get("error") is not None:
+            if event.get("error") is not None:
                 whole["error"] = errors_of(event)  # an answer may have one error for each partition
+            elif (
+                self.fields.get("error") == Err.NONE.name and "action" not in event
+            ):  # a dropped response is no success
+                whole["error"] = Err.NONE.name
         if all(_matches(whole.get(key), wanted) for key, wanted in self.fields.items()):
             self.hits += 1
 

@@ -164,6 +164,8 @@ class Scenario:
     expect: list[Expectation]
     external: dict[str, list[str]] = field(default_factory=dict)
     """Patterns of the names of other programs: topics, groups, client_ids, transactional_ids."""
+    places: dict[str, str] = field(default_factory=dict)
+    """Setting of ``cluster`` -> ``file:line``, of those that the file sets."""
     known: dict[str, str] = field(default_factory=dict)
     """Kind of client -> what it does that breaks the verdict, as is known."""
 
@@ -215,6 +217,7 @@ def parse(table: Table, path: Path | None = None) -> Scenario:
         steps=[],
         expect=[],
     )
+    scenario.places = _places(table.table("cluster"))
     _twice(table, "clients", [(client.name, client.where) for client in scenario.clients])
     declared = _Declared(scenario.clients, "clients" not in unread)
     places = iter(range(1, MAX_STEPS))
@@ -255,15 +258,27 @@ def _twice(table: Table, what: str, named: list[tuple[str, str]]) -> None:
         seen.setdefault(name, where)
 
 
+_SETTINGS = (
+    ("offsets_partitions", "offsets.topic.num.partitions", 1),
+    ("initial_rebalance_delay", "group.initial.rebalance.delay.ms", 1000),
+    ("commit_timeout", "offsets.commit.timeout.ms", 1000),
+    ("min_session_timeout", "group.min.session.timeout.ms", 1000),
+)
+"""Short key, Kafka's name of the setting, and the factor between their values."""
+
+
+def _places(table: Table) -> dict[str, str]:
+    """Where ``cluster`` sets what it sets."""
+    places = {name: table.where(name) for name in ("brokers", "as_version", "security_protocol") if name in table}
+    places |= {setting: table.where(key) for key, setting, _ in _SETTINGS if key in table}
+    config = table.peek("config")
+    return places | ({name: config.where(name) for name in config.names()} if isinstance(config, Table) else {})
+
+
 def _cluster(table: Table) -> dict[str, Any]:
     nothing: dict[str, str] = {}
     config = dict(table.take("config", SETTINGS_OF, nothing))
-    for key, setting, factor in (
-        ("offsets_partitions", "offsets.topic.num.partitions", 1),
-        ("initial_rebalance_delay", "group.initial.rebalance.delay.ms", 1000),
-        ("commit_timeout", "offsets.commit.timeout.ms", 1000),
-        ("min_session_timeout", "group.min.session.timeout.ms", 1000),
-    ):
+    for key, setting, factor in _SETTINGS:
         value = table.take(key, duration if factor == 1000 else number, None)
         if value is not None:
             config[setting] = str(round(value * factor))
@@ -425,8 +440,8 @@ def _action(table: Table, declared: _Declared) -> Action:
         from broker_sim.control.operations import check, find
 
         try:
-            if find(name).on != "cluster":
-                raise UsageError("not available in scenarios: a scenario has one cluster")
+            if find(name).on != "cluster" or name.startswith("scenario."):
+                raise UsageError("not available in scenarios: a scenario has one cluster and one file")
             checked = check(name, params)
         except WrongInput as error:
             raise stands.errors_of(error, f"{name}: ") from None

@@ -17,13 +17,11 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.api.handles.partitions import fill_partition, values
-from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, duration_ms, duration_text, unknown
 from broker_sim.control.operations import find, perform
 from broker_sim.journal import groups_in
@@ -32,8 +30,10 @@ from broker_sim.scenario.attached import ADDRESS, Attached
 from broker_sim.scenario.clients import Access, Clients, OnReport, check_given, kind_or_command, processes
 from broker_sim.scenario.expectations import Matcher
 from broker_sim.scenario.model import Action, ClientPlan, Expectation, Scenario, ScenarioStep
+from broker_sim.scenario.outcome import BROKEN, HELD, LATE, ExpectationResult, ScenarioOptions, ScenarioOutcome
 from broker_sim.scenario.progress import Progress
 from broker_sim.scenario.sending import commit_as, delete_as
+from broker_sim.scenario.undo import Undo
 from broker_sim.scenario.vacuity import Lasting, absent, came_from_outside, never_held, never_hit, never_met
 from broker_sim.storage.errors import StorageError
 
@@ -51,12 +51,12 @@ __all__ = [
     "ExpectationResult",
     "ScenarioOptions",
     "ScenarioOutcome",
+    "Stage",
     "cluster_arguments",
     "play",
     "run",
 ]
 
-HELD, BROKEN, WRONG, LATE = 0, 1, 2, 3
 FEED_S = 0.05
 """How often records come."""
 
@@ -67,91 +67,6 @@ Event = dict[str, Any]
 
 MakeClients = Callable[[list[ClientPlan], Access, OnReport, Mapping[str, str]], Clients]
 """As ``clients.processes``: (plans, access, report, commands) -> the clients."""
-
-
-@dataclass(slots=True)
-class ScenarioOptions:
-    """How to run it. ``clients``: command lines in place of the apps, by kind, client or "*"; ``attach``: the user's own program;
-    ``data``: a new directory in which the logs stay; ``progress`` hears one line for each thing that happens."""
-
-    clock: str | None = None
-    as_version: str | None = None
-    seed: int | None = None
-    clients: Mapping[str, str] = field(default_factory=dict)
-    attach: list[str] = field(default_factory=list)
-    journal: Path | None = None
-    data: Path | None = None
-    progress: Callable[[str], object] = lambda line: None
-
-
-@dataclass(slots=True)
-class ExpectationResult:
-    """One line of the verdict."""
-
-    held: bool
-    text: str
-    where: str
-
-
-@dataclass(slots=True)
-class ScenarioOutcome:
-    """The result of a run. ``group_states``: a line for each state of each group, in order; equal runs have equal lines. ``seconds``:
-    those of the run's event loop, virtual ones in virtual time."""
-
-    name: str
-    code: int
-    results: list[ExpectationResult]
-    late: str
-    seconds: float
-    events: list[Event]
-    groups: list[str]
-    group_states: list[str]
-    ended: dict[str, str] = field(default_factory=dict)
-    """Clients that ended without a request, and the last lines of their stderr."""
-    known: list[str] = field(default_factory=list)
-    """What the file knows of these clients, where the verdict did not hold."""
-    journal_hash: str | None = None
-    """SHA-256 of all events, and the next of all turns of the loop; None outside virtual time."""
-    schedule_hash: str | None = None
-
-    @property
-    def story(self) -> list[str]:
-        """The former name of `group_states`."""
-        current("story", {"story": "group_states"}, "the attribute of a scenario's outcome")
-        return self.group_states
-
-    def report(self, *, width: int = 100, color: bool = False) -> str:
-        """The verdict, and where it is broken what happened to the groups."""
-        from broker_sim.explain import explain
-
-        marks = [f"  {'held  ' if result.held else 'BROKEN'}  {result.text}" for result in self.results]
-        lines = [*marks, *([f"  LATE    {self.late}"] if self.late else [])]
-        lines += [f"  CLIENT  {name} {why}" for name, why in self.ended.items()]
-        lines += [f"  KNOWN   {what}" for what in self.known]
-        words = {HELD: "held", BROKEN: "broken", LATE: "a deadline passed"}[self.code]
-        virtual = " of virtual time" if self.journal_hash is not None else ""
-        lines.append(f"{self.name}: {words} after {duration_text(self.seconds * 1000)}{virtual}")
-        if self.code:
-            lines += [f"\n{group}:\n{explain(self.events, group, width=width)}" for group in self.groups]
-        return "\n".join(lines)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The outcome as an object that can be written as JSON."""
-        return {
-            "scenario": self.name,
-            "verdict": {HELD: "held", BROKEN: "broken", LATE: "late"}[self.code],
-            "results": [{"held": result.held, "text": result.text, "where": result.where} for result in self.results],
-            "late": self.late or None,
-            "ended": self.ended,
-            "known": self.known,
-            "seconds": round(self.seconds, 3),
-            "group_states": self.group_states,
-            **({} if self.journal_hash is None else _hashes(self)),
-        }
-
-
-def _hashes(outcome: ScenarioOutcome) -> dict[str, Any]:
-    return {"virtual": True, "journal_hash": outcome.journal_hash, "schedule_hash": outcome.schedule_hash}
 
 
 class _StepTimeout(Exception):
@@ -166,11 +81,19 @@ class _ProgramFailed(Exception):
     """The user's program has failed: nothing more is to be expected of it."""
 
 
-class _Stage:
-    """A running scenario: its cluster, clients, faults and expectations."""
+class Stage:
+    """A running scenario: its cluster, clients, faults and expectations. ``virtual``: brokers and clients live in one time. ``shared``:
+    other programs use the cluster, too, whose topics may exist, whose members may have joined, and whose clock is theirs."""
 
     def __init__(
-        self, scenario: Scenario, options: ScenarioOptions, kafka: Cluster, make_clients: MakeClients, virtual: bool
+        self,
+        scenario: Scenario,
+        options: ScenarioOptions,
+        kafka: Cluster,
+        make_clients: MakeClients,
+        *,
+        virtual: bool = False,
+        shared: bool = False,
     ) -> None:
         self.scenario, self.options, self.kafka = scenario, options, kafka
         self.journal = kafka.observe()
@@ -180,7 +103,9 @@ class _Stage:
         self.states: list[Lasting] = []
         """Every rule, its name and its place in the file."""
         self.events: list[Event] = []
-        self.requests: dict[int, Event] = {}
+        self.earlier: list[Event] = list(self.journal.events) if shared else []
+        """What happened before it began: the clients of other programs may have joined."""
+        self.requests = {event["request"]: event for event in self.earlier if event["event"] == "request"}
         self.matchers: list[Matcher] = []
         self.changed = asyncio.Event()
         self.nevers: list[tuple[Expectation, list[Matcher]]] = []
@@ -190,7 +115,12 @@ class _Stage:
         self.ended: dict[str, str] = {}
         self.access = Access.to(kafka)
         self.clients = make_clients(scenario.clients, self.access, self.on_report, options.clients)
-        self.virtual = virtual
+        self.virtual, self.shared = virtual, shared
+        self.done: list[str] = []
+        """The names of the steps that are done."""
+        self.waiting = ""
+        """What it waits for now."""
+        self.undo = Undo(kafka)
         self.program = Attached(options.attach)
         self.tasks: list[asyncio.Task[None]] = []
         self.started_s = _now_s()
@@ -255,6 +185,7 @@ class _Stage:
     async def until(self, matchers: list[Matcher], within_s: float, what: str) -> None:
         """Wait until all matchers hold. Raises _Late, _ProgramFailed."""
         deadline_s = _now_s() + within_s
+        self.waiting = f"{what} waits for {'; '.join(matcher.what for matcher in matchers)}"
         while not all(matcher.holds(self) for matcher in matchers):
             self.changed.clear()
             self.need_program(f"{what} waited for {'; '.join(matcher.what for matcher in matchers)}")
@@ -273,6 +204,8 @@ class _Stage:
         try:
             for step in self.scenario.steps:
                 await self.step(step)
+                self.done.append(step.name)
+                self.stepped()
         except _Broken as error:
             results.append(ExpectationResult(False, str(error), self.scenario.name))
         self.finished_s = _now_s()
@@ -282,7 +215,9 @@ class _Stage:
         if step.when is not None:
             await self.until(step.when, step.within_s, f"{step.where}: {step.name}")
         if step.after_s:
+            self.waiting = f"{step.where}: {step.name} waits {duration_text(step.after_s * 1000)} of the brokers' clock"
             await self.pass_time(step.after_s)
+        self.waiting = f"{step.where}: {step.name}"
         self.began[step.name] = True
         place = self.scenario.steps.index(step) + 1
         for matcher in self.scenario.steps[place].when or () if place < len(self.scenario.steps) else ():
@@ -303,9 +238,9 @@ class _Stage:
         return {**action.params, "ahead": True} if "ahead" in find(action.name).parameters else action.params
 
     async def pass_time(self, seconds: float) -> None:
-        """Time of the broker's clock."""
+        """Time of the broker's clock; that of a shared cluster is advanced by its users."""
         clock = self.kafka.time
-        if clock.mode == "manual":
+        if clock.mode == "manual" and not self.shared:
             await clock.advance(seconds)
             return
         done = asyncio.get_running_loop().create_future()
@@ -323,6 +258,7 @@ class _Stage:
             await self.advance(duration_ms(params["by"], "by") / 1000, list(params.get("expire") or ()))
         elif action.verb == "op":
             answer = await perform(self.kafka, action.name, self._with_ahead(action))
+            self.undo.note(action.name, params, answer)
             if action.name == "fault.add":
                 self.rules.append((self.kafka.faults.get(answer["id"]), "", action.where))
             elif action.name == "order.hold" and action.must_hit:
@@ -331,6 +267,7 @@ class _Stage:
                 self.states.append(Lasting(answer["log"], params["state"], self.journal.seq, action.where))
         elif action.verb == "fault":
             self.faults[action.name] = fault = self.kafka.fault(**params)
+            self.undo.rules.append(fault)
             self.rules.append((fault, action.name, action.where))
         elif action.verb == "remove_fault":
             if action.name not in self.faults:
@@ -439,9 +376,93 @@ class _Stage:
                 lambda group: self.kafka.group(group).offsets_log.name,
                 lambda owner: self.kafka.transaction(owner).state_log.name,
             ),
-            *absent(self.scenario, self.events, self.options.clients),
+            *absent(self.scenario, [*self.earlier, *self.events], self.options.clients, shared=self.shared),
         ]
         return results + [ExpectationResult(False, what, where) for what, where in untried]
+
+    # the whole
+
+    def stepped(self) -> None:
+        """Called when a step is done."""
+
+    async def play(self) -> ScenarioOutcome:
+        """The steps in their order, and the verdict; its clients are ended. Raises UsageError."""
+        for expectation in self.scenario.expect:
+            if expectation.kind == "never":
+                self.nevers.append((expectation, expectation.matchers))
+            else:
+                self.matchers += expectation.matchers
+        for step in self.scenario.steps:
+            self.matchers += step.when or []
+        unsubscribe = self.journal.subscribe(self.on_event)
+        self.journal.write("mark", text=f"scenario {self.scenario.name}")
+        results: list[ExpectationResult] = []
+        code, late = HELD, ""
+        try:
+            self.prepare()
+            if self.options.attach:
+                await self.program.start(self.access, self.program_ended)
+            await self.clients.start()
+            try:
+                await self.steps(results)
+                results += await self.verdict()
+            except _StepTimeout as error:
+                code, late = LATE, str(error)
+            except _ProgramFailed as error:
+                results.append(ExpectationResult(False, str(error), self.scenario.name))
+            if not late:
+                code = BROKEN if any(not result.held for result in results) else HELD
+        finally:
+            unsubscribe()
+            for task in self.tasks:
+                task.cancel()
+            await asyncio.gather(*self.tasks, return_exceptions=True)
+            await self.clients.stop_all(leave=self.shared)
+            await self.program.stop()
+        known = _known(self.scenario, self.options) if code else []
+        return self.outcome(code, results, late, known)
+
+    def outcome(
+        self, code: int, results: list[ExpectationResult], late: str = "", known: Sequence[str] = ()
+    ) -> ScenarioOutcome:
+        """The result, with what happened up to now."""
+        return ScenarioOutcome(
+            self.scenario.name,
+            code,
+            results,
+            late,
+            _now_s() - self.started_s,
+            self.events,
+            groups_in(self.events),
+            self.progress.group_states,
+            self.ended,
+            list(known),
+        )
+
+    def prepare(self) -> None:
+        """Create the topics with their records, and load what is imported. Raises UsageError."""
+        kafka = self.kafka
+        for plan in self.scenario.topics:
+            if plan.name not in kafka.state.topics:
+                try:
+                    kafka.create_topic(
+                        plan.name, plan.partitions, replication_factor=plan.replication, configs=plan.configs
+                    )
+                except KafkaError as error:
+                    raise UsageError(f"{plan.where}: topic {plan.name}: {error.message or error.error.name}") from None
+            missing = plan.records - (_stored(kafka, plan.name) if self.shared else 0)
+            if missing > 0:
+                kafka.topic(plan.name).fill(missing)
+            if plan.rate:
+                self.tasks.append(asyncio.ensure_future(self.feed(plan.name, plan.rate)))
+        if "describe" in self.scenario.imported:
+            from broker_sim.migration.group_import import apply, read_describe
+
+            path = Path(self.scenario.imported["describe"])
+            try:
+                apply(kafka.state, kafka.runtime, read_describe(path.read_text(encoding="utf-8")))
+            except (OSError, ValueError) as error:
+                raise UsageError(f"{path}: {error}") from None
 
     finished_s = 0.0
 
@@ -496,54 +517,7 @@ async def play(
     """Play it on a cluster that has been started, with the clients that ``make_clients`` makes. ``virtual``: its brokers and clients
     live in one time. Raises UsageError."""
     check_given(scenario.clients, options.clients)
-    stage = _Stage(scenario, options, kafka, make_clients, virtual)
-    for expectation in scenario.expect:
-        if expectation.kind == "never":
-            stage.nevers.append((expectation, expectation.matchers))
-        else:
-            stage.matchers += expectation.matchers
-    for step in scenario.steps:
-        stage.matchers += step.when or []
-    unsubscribe = stage.journal.subscribe(stage.on_event)
-    stage.journal.write("mark", text=f"scenario {scenario.name}")
-    results: list[ExpectationResult] = []
-    code, late = HELD, ""
-    try:
-        _prepare(stage)
-        if options.attach:
-            await stage.program.start(stage.access, stage.program_ended)
-        await stage.clients.start()
-        try:
-            await stage.steps(results)
-            results += await stage.verdict()
-        except _StepTimeout as error:
-            code, late = LATE, str(error)
-        except _ProgramFailed as error:
-            results.append(ExpectationResult(False, str(error), scenario.name))
-        if not late:
-            code = BROKEN if any(not result.held for result in results) else HELD
-    finally:
-        unsubscribe()
-        for task in stage.tasks:
-            task.cancel()
-        await asyncio.gather(*stage.tasks, return_exceptions=True)
-        await stage.clients.stop_all()
-        await stage.program.stop()
-    groups = groups_in(stage.events)
-    seconds = _now_s() - stage.started_s
-    known = _known(scenario, options) if code else []
-    return ScenarioOutcome(
-        scenario.name,
-        code,
-        results,
-        late,
-        seconds,
-        stage.events,
-        groups,
-        stage.progress.group_states,
-        stage.ended,
-        known,
-    )
+    return await Stage(scenario, options, kafka, make_clients, virtual=virtual).play()
 
 
 def _known(scenario: Scenario, options: ScenarioOptions) -> list[str]:
@@ -554,26 +528,6 @@ def _known(scenario: Scenario, options: ScenarioOptions) -> list[str]:
     return [f"{scenario.known[kind]}: {remedy}" for kind in kinds if kind in scenario.known]
 
 
-def _prepare(stage: _Stage) -> None:
-    """Topics with their records, and what is imported."""
-    kafka = stage.kafka
-    for plan in stage.scenario.topics:
-        if plan.name not in kafka.state.topics:
-            try:
-                kafka.create_topic(
-                    plan.name, plan.partitions, replication_factor=plan.replication, configs=plan.configs
-                )
-            except KafkaError as error:
-                raise UsageError(f"{plan.where}: topic {plan.name}: {error.message or error.error.name}") from None
-        if plan.records:
-            kafka.topic(plan.name).fill(plan.records)
-        if plan.rate:
-            stage.tasks.append(asyncio.ensure_future(stage.feed(plan.name, plan.rate)))
-    if "describe" in stage.scenario.imported:
-        from broker_sim.migration.group_import import apply, read_describe
-
-        path = Path(stage.scenario.imported["describe"])
-        try:
-            apply(kafka.state, kafka.runtime, read_describe(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError) as error:
-            raise UsageError(f"{path}: {error}") from None
+def _stored(kafka: Cluster, topic: str) -> int:
+    """How many records a topic has."""
+    return sum(one.high_watermark - one.log_start_offset for one in kafka.state.topics[topic].partitions)

@@ -107,9 +107,11 @@ def _meets(event: Event, log: str, logs_of: Mapping[int, set[str]]) -> bool:
     )
 
 
-def absent(scenario: Scenario, events: Iterable[Event], commands: Mapping[str, str]) -> list[Wrong]:
+def absent(
+    scenario: Scenario, events: Iterable[Event], commands: Mapping[str, str], *, shared: bool = False
+) -> list[Wrong]:
     """The clients that never asked for what they are there for: to join their group, or for records without one. ``commands``: see
-    `clients.kind_or_command`."""
+    `clients.kind_or_command`; ``shared``: who uses the cluster starts external ones."""
     seen = _ClientActivity(scenario, events)
     missing: dict[tuple[str, str], list[ClientPlan]] = {}
     for plan in scenario.clients:
@@ -121,7 +123,10 @@ def absent(scenario: Scenario, events: Iterable[Event], commands: Mapping[str, s
         names = [plan.name for plan in plans]
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         who = f"the client{'s' if len(names) > 1 else ''} {', '.join(names[:_SHOWN])}{more}"
-        hint = "; it is a client of another program: start that with --attach" if plans[0].kind == "external" else ""
+        external = kind_or_command(plans[0], commands) == "external"
+        hint = (
+            f"; it is a client of another program{'' if shared else ': start that with --attach'}" if external else ""
+        )
         problems.append(
             (
                 f"{who} never {what}, so the expectations prove nothing about {'them' if len(names) > 1 else 'it'}{hint}",

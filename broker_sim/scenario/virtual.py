@@ -206,7 +206,7 @@ class HostClient(ScenarioClient):
         command, _, argument = text.partition(" ")
         self.host.sim.loop.call_soon(self._line.obey, command, argument, context=context_of(self.host.process))
 
-    async def stop(self) -> None:
+    async def stop(self, *, leave: bool = False) -> None:
         self._line.close()
         if self.running and not self.host.sim.ending:  # which ends everything itself
             self._end_requested = True

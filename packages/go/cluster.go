@@ -15,6 +15,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"os"
 	"sort"
 	"strconv"
 	"strings"
@@ -31,6 +32,7 @@ type options struct {
 	ports     []int
 	listeners []string
 	config    map[string]any
+	scenario  string
 	err       error
 }
 
@@ -134,14 +136,36 @@ func User(method, user, password string) Opt {
 	}
 }
 
+// ForScenario makes the cluster that a scenario file describes, with its topics: a path, or the name of an included scenario. Options
+// that differ from their defaults replace the file's settings. [New] starts the scenario, too.
+func ForScenario(file string) Opt {
+	return func(o *options) {
+		o.scenario = file
+		o.create.Scenario, o.create.ScenarioFile, o.err = scenarioFile(file)
+	}
+}
+
+// scenarioFile is the name and the text of a scenario file; the text of an included one is empty.
+func scenarioFile(file string) (name, text string, err error) {
+	if !strings.Contains(file, "/") && !strings.HasSuffix(file, ".yaml") && !strings.HasSuffix(file, ".yml") {
+		return file, "", nil
+	}
+	read, err := os.ReadFile(file)
+	return file, string(read), err
+}
+
 // Superuser is User: nothing is authorized here.
 func Superuser(method, user, password string) Opt { return User(method, user, password) }
 
-func settings(opts []Opt) (ClusterCreateParams, error) {
-	o := &options{methods: map[string]bool{}, config: map[string]any{"group.initial.rebalance.delay.ms": "0"}}
+func settings(opts []Opt) (*options, error) {
+	o := &options{methods: map[string]bool{}, config: map[string]any{}}
 	o.create.InternalTopics = "at-start"
 	for _, opt := range opts {
 		opt(o)
+	}
+	const delay = "group.initial.rebalance.delay.ms"
+	if _, given := o.config[delay]; !given && o.scenario == "" {
+		o.config[delay] = "0"
 	}
 	o.create.SecurityProtocol = map[[2]bool]string{
 		{false, false}: "PLAINTEXT", {true, false}: "SSL", {false, true}: "SASL_PLAINTEXT", {true, true}: "SASL_SSL",
@@ -156,14 +180,14 @@ func settings(opts []Opt) (ClusterCreateParams, error) {
 	}
 	for i, port := range o.ports {
 		if port != o.ports[0]+i {
-			return o.create, fmt.Errorf("ports %v do not follow on each other", o.ports)
+			return o, fmt.Errorf("ports %v do not follow on each other", o.ports)
 		}
 	}
 	if len(o.ports) > max(o.create.Brokers, 1) {
-		return o.create, fmt.Errorf("%d ports for %d brokers", len(o.ports), max(o.create.Brokers, 1))
+		return o, fmt.Errorf("%d ports for %d brokers", len(o.ports), max(o.create.Brokers, 1))
 	}
 	if len(o.ports) > 0 && len(o.listeners) > 0 {
-		return o.create, errors.New("Ports and Listeners both say where the brokers listen")
+		return o, errors.New("Ports and Listeners both say where the brokers listen")
 	}
 	if len(o.ports) > 0 {
 		o.listeners = []string{fmt.Sprintf("%s://127.0.0.1:%d", o.create.SecurityProtocol, o.ports[0])}
@@ -172,7 +196,7 @@ func settings(opts []Opt) (ClusterCreateParams, error) {
 		o.config["listeners"] = strings.Join(o.listeners, ",")
 	}
 	o.create.Config = o.config
-	return o.create, o.err
+	return o, o.err
 }
 
 // Cluster is a simulated Kafka cluster.
@@ -180,6 +204,8 @@ type Cluster struct {
 	API // every operation on it
 	// Created is what the control server answered: id, listeners, release, certificate authority.
 	Created ClusterInfo
+
+	scenario string // of ForScenario
 }
 
 // MustCluster is NewCluster; it panics on errors.
@@ -193,7 +219,7 @@ func MustCluster(opts ...Opt) *Cluster {
 
 // NewCluster starts a cluster. Close stops it.
 func NewCluster(opts ...Opt) (*Cluster, error) {
-	params, err := settings(opts)
+	given, err := settings(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -201,11 +227,11 @@ func NewCluster(opts ...Opt) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	created, err := (&API{server: server}).ClusterCreate(params)
+	created, err := (&API{server: server}).ClusterCreate(given.create)
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{API{server, "/clusters/" + escaped(created.ID)}, created}, nil
+	return &Cluster{API{server, "/clusters/" + escaped(created.ID)}, created, given.scenario}, nil
 }
 
 // Close stops the cluster: its connections are closed, its ports are free.

@@ -196,6 +196,29 @@ type Request struct {
 	Answer          map[string]any `json:"answer"`
 }
 
+// ScenarioResults: an entry.
+type ScenarioResults struct {
+	Held  bool   `json:"held"`
+	Text  string `json:"text"`
+	Where string `json:"where"`
+}
+
+// ScenarioInfo: a scenario file that runs on the cluster; verdict: held, broken, late (the condition of a step
+// timed out), error (a step can't be done), cancelled, null while it runs; done: the steps that are done;
+// waiting: what it waits for.
+type ScenarioInfo struct {
+	ID       int64             `json:"id"`
+	Name     string            `json:"name"`
+	Running  bool              `json:"running"`
+	Verdict  string            `json:"verdict"`
+	Steps    []string          `json:"steps"`
+	Done     []string          `json:"done"`
+	Waiting  string            `json:"waiting"`
+	Results  []ScenarioResults `json:"results"`
+	Error    string            `json:"error"`
+	Progress []string          `json:"progress"`
+}
+
 // ShareGroupPartitions: an entry.
 type ShareGroupPartitions struct {
 	StartOffset int64 `json:"start_offset"`
@@ -452,6 +475,11 @@ type TopicRecordsAnswer struct {
 	More    bool     `json:"more"`
 }
 
+// ScenarioListAnswer: an entry.
+type ScenarioListAnswer struct {
+	Scenarios []ScenarioInfo `json:"scenarios"`
+}
+
 // BrokerList: list all brokers: address, rack, whether they are alive, number of led partitions.
 func (a *API) BrokerList() (answer BrokerListAnswer, err error) {
 	p := parameters{}
@@ -589,11 +617,16 @@ type ClusterCreateParams struct {
 	Clock string
 	// seed of the random numbers.
 	Seed string
+	// an included scenario whose cluster and topics it has; with scenario_file: the file's name.
+	Scenario string
+	// the text of a scenario file, whose cluster and topics it has.
+	ScenarioFile string
 	// name of its directory within the data directory (default: in memory).
 	Data string
 }
 
-// ClusterCreate: start a virtual cluster on its own ports.
+// ClusterCreate: start a virtual cluster on its own ports; of a scenario, parameters that are not their defaults
+// replace the file's.
 func (a *API) ClusterCreate(params ClusterCreateParams) (answer ClusterInfo, err error) {
 	p := parameters{}
 	p.set("id", params.ID)
@@ -606,6 +639,8 @@ func (a *API) ClusterCreate(params ClusterCreateParams) (answer ClusterInfo, err
 	p.set("internal_topics", params.InternalTopics)
 	p.set("clock", params.Clock)
 	p.set("seed", params.Seed)
+	p.set("scenario", params.Scenario)
+	p.set("scenario_file", params.ScenarioFile)
 	p.set("data", params.Data)
 	err = a.call("POST", "/clusters", p, &answer)
 	return answer, err
@@ -1793,5 +1828,77 @@ func (a *API) TopicGrow(topic string, partitions int) (answer TopicInfo, err err
 	p := parameters{}
 	p["partitions"] = partitions
 	err = a.call("POST", a.cluster+"/topics/"+escaped(topic)+"/partitions", p, &answer)
+	return answer, err
+}
+
+// ScenarioStartParams are the optional parameters of [API.ScenarioStart]; those that are pointers may be zero, as in Ptr(0).
+type ScenarioStartParams struct {
+	// name of an included scenario; with file: name of the file in messages.
+	Name string
+	// the text of a scenario file.
+	File string
+	// start the file's clients, too, in place of waiting for those of the test.
+	StartClients bool
+	// run it although the cluster's release or settings are not those of the file.
+	AnySettings bool
+}
+
+// ScenarioStart: run the steps of a scenario file on these brokers, with the clients that use them, until
+// scenario.end.
+func (a *API) ScenarioStart(params ScenarioStartParams) (answer ScenarioInfo, err error) {
+	p := parameters{}
+	p.set("name", params.Name)
+	p.set("file", params.File)
+	p.set("start_clients", params.StartClients)
+	p.set("any_settings", params.AnySettings)
+	err = a.call("POST", a.cluster+"/scenarios", p, &answer)
+	return answer, err
+}
+
+// ScenarioList: list the scenarios of scenario.start that were not ended, oldest first.
+func (a *API) ScenarioList() (answer ScenarioListAnswer, err error) {
+	p := parameters{}
+	err = a.call("GET", a.cluster+"/scenarios", p, &answer)
+	return answer, err
+}
+
+// ScenarioGet: show a scenario: the steps that are done, what it waits for, its progress, verdict and
+// expectations.
+func (a *API) ScenarioGet(scenario int) (answer ScenarioInfo, err error) {
+	p := parameters{}
+	err = a.call("GET", a.cluster+"/scenarios/"+escaped(scenario), p, &answer)
+	return answer, err
+}
+
+// ScenarioEndParams are the optional parameters of [API.ScenarioEnd]; those that are pointers may be zero, as in Ptr(0).
+type ScenarioEndParams struct {
+	// false: no error if its expectations failed (default: an error, once).
+	MustHold *bool
+}
+
+// ScenarioEnd: end a scenario: cancel it if it runs, and clear the states, rules, holds and stopped brokers that
+// its steps left.
+func (a *API) ScenarioEnd(scenario int, params ScenarioEndParams) (answer ScenarioInfo, err error) {
+	p := parameters{}
+	p.set("must_hold", params.MustHold)
+	err = a.call("DELETE", a.cluster+"/scenarios/"+escaped(scenario), p, &answer)
+	return answer, err
+}
+
+// ScenarioWaitParams are the optional parameters of [API.ScenarioWait]; those that are pointers may be zero, as in Ptr(0).
+type ScenarioWaitParams struct {
+	// wait until this step is done (default: until the scenario has ended).
+	Step string
+	// timeout, in real time.
+	Timeout time.Duration
+}
+
+// ScenarioWait: wait until a scenario has ended, or until a step is done. A scenario whose expectations failed
+// is an error then.
+func (a *API) ScenarioWait(scenario int, params ScenarioWaitParams) (answer ScenarioInfo, err error) {
+	p := parameters{}
+	p.set("step", params.Step)
+	p.set("timeout", params.Timeout)
+	err = a.call("GET", a.cluster+"/scenarios/"+escaped(scenario)+"/wait", p, &answer)
 	return answer, err
 }

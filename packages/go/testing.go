@@ -11,7 +11,9 @@ import (
 // Cluster and API return errors.
 type TestCluster struct {
 	*Cluster
-	t testing.TB
+	// Scenario is that of ForScenario, nil without it.
+	Scenario *Scenario
+	t        testing.TB
 }
 
 // New starts a cluster for a test, and stops it behind the test. If the test fails, the history of its groups is logged.
@@ -21,7 +23,7 @@ func New(t testing.TB, opts ...Opt) *TestCluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kafka := &TestCluster{cluster, t}
+	kafka := &TestCluster{Cluster: cluster, t: t}
 	t.Cleanup(func() {
 		defer cluster.Close()
 		if !t.Failed() {
@@ -31,6 +33,9 @@ func New(t testing.TB, opts ...Opt) *TestCluster {
 			t.Log("\n" + history.Text)
 		}
 	})
+	if cluster.scenario != "" {
+		kafka.Scenario = kafka.StartScenario(cluster.scenario, ScenarioStartParams{AnySettings: true})
+	}
 	return kafka
 }
 
@@ -203,5 +208,62 @@ func (f *Fault) Remove() error {
 		return nil
 	}
 	_, err := f.kafka.FaultRemove(f.id, FaultRemoveParams{})
+	return err
+}
+
+// Scenario is a scenario file whose steps run on the cluster; it ends with End, or with the test, which fails where an expectation of the
+// file failed.
+type Scenario struct {
+	kafka *TestCluster
+	id    int
+	ended atomic.Bool
+}
+
+// StartScenario runs the steps of a scenario file with the clients of the test: a path, or the name of an included scenario.
+func (k *TestCluster) StartScenario(file string, params ScenarioStartParams) *Scenario {
+	k.t.Helper()
+	name, text, err := scenarioFile(file)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	params.Name, params.File = name, text
+	started, err := k.ScenarioStart(params)
+	scenario := &Scenario{kafka: k, id: int(must(k.t, started, err).ID)}
+	k.t.Cleanup(func() {
+		if err := scenario.End(); err != nil && !k.t.Failed() {
+			k.t.Error(err)
+		}
+	})
+	return scenario
+}
+
+// AwaitStep waits until a step is done.
+func (s *Scenario) AwaitStep(step string, timeout time.Duration) {
+	s.kafka.t.Helper()
+	answer, err := s.kafka.ScenarioWait(s.id, ScenarioWaitParams{Step: step, Timeout: timeout})
+	must(s.kafka.t, answer, err)
+}
+
+// AwaitEnd waits until all steps are done and all expectations held; it ends the test where one failed.
+func (s *Scenario) AwaitEnd(timeout time.Duration) ScenarioInfo {
+	s.kafka.t.Helper()
+	answer, err := s.kafka.ScenarioWait(s.id, ScenarioWaitParams{Timeout: timeout})
+	return must(s.kafka.t, answer, err)
+}
+
+// Describe returns the steps that are done, what the scenario waits for, its progress and its verdict.
+func (s *Scenario) Describe() ScenarioInfo {
+	s.kafka.t.Helper()
+	answer, err := s.kafka.ScenarioGet(s.id)
+	return must(s.kafka.t, answer, err)
+}
+
+// End cancels the scenario if it runs, and clears the faults that its steps have set; it is an error if an expectation failed, unless
+// AwaitEnd has reported that.
+func (s *Scenario) End() error {
+	if s.ended.Swap(true) {
+		return nil
+	}
+	_, err := s.kafka.ScenarioEnd(s.id, ScenarioEndParams{})
 	return err
 }

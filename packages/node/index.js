@@ -1,5 +1,6 @@
 'use strict'
 
+const fs = require('node:fs/promises')
 const http = require('node:http')
 const https = require('node:https')
 const { Operations } = require('./operations.js')
@@ -112,6 +113,18 @@ class SimCluster extends Operations {
     }
   }
 
+  /** Runs the steps of a scenario file with the clients of the test: a path, or the name of an included scenario. */
+  async startScenario(file, params = {}) {
+    const { id } = await this.scenarioStart({ ...params, ...await scenarioFile(file, 'name', 'file') })
+    return {
+      id,
+      awaitStep: (step, timeout) => this.scenarioWait(id, { step, timeout }),
+      awaitEnd: (timeout) => this.scenarioWait(id, { timeout }),
+      describe: () => this.scenarioGet(id),
+      end: () => this.scenarioEnd(id)
+    }
+  }
+
   /** Sets a fault state of a log partition: `orders-0`, `offsets(billing)`. */
   async state(log, kind, params = {}) {
     const { states } = await this.stateSet(log, kind, params)
@@ -134,25 +147,45 @@ class SimCluster extends Operations {
     return (await this.requestWait({ limit: 10_000, answered: true, ...params, count })).requests
   }
 
-  /** Removes the rules that are still there; a required one that never matched is an error. */
+  /** Ends the scenarios that are still there, and removes the rules; a failed expectation, and a required rule that never matched, is an error. */
   async endRules() {
+    for (const { id } of (await this.scenarioList()).scenarios) {
+      await this.scenarioEnd(id)
+    }
     for (const { id } of (await this.faultList()).faults) {
       await this.faultRemove(id)
     }
   }
 }
 
+/** The parameters for a scenario file: its name and its text; the text of an included one is at the brokers. */
+async function scenarioFile(file, name, text) {
+  const path = String(file)
+  return /[/\\]|\.ya?ml$/.test(path) ? { [name]: path, [text]: await fs.readFile(file, 'utf8') } : { [name]: path }
+}
+
 /** Starts a cluster. Groups form at once, and the internal topics exist from the start, unless the options say otherwise. */
 async function startCluster(options = {}) {
+  const { scenario, ...others } = options
   const server = await find()
-  const config = { 'group.initial.rebalance.delay.ms': '0', ...options.config }
-  const created = await call(server, 'POST', '/clusters', { internal_topics: 'at-start', ...options, config }, 'json')
-  return new SimCluster(server, created)
+  const config = { ...(!scenario && { 'group.initial.rebalance.delay.ms': '0' }), ...options.config }
+  const file = scenario ? await scenarioFile(scenario, 'scenario', 'scenario_file') : {}
+  const created = await call(server, 'POST', '/clusters', { internal_topics: 'at-start', ...others, ...file, config }, 'json')
+  const kafka = new SimCluster(server, created)
+  if (scenario) {
+    try {
+      kafka.scenario = await kafka.startScenario(scenario, { any_settings: true })
+    } catch (failure) {
+      await kafka.close().catch(() => {})
+      throw failure
+    }
+  }
+  return kafka
 }
 
 /**
  * Makes the function of a test that gets a cluster of its own: it ends with the test. The error of a test that fails has the history of its
- * groups, and a rule that never matched fails the test.
+ * groups. A rule that never matched, and a scenario whose expectations failed, fail the test.
  */
 function withCluster(options, body) {
   return async (...context) => {

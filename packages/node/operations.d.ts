@@ -206,6 +206,30 @@ export interface ReceivedRequest {
   answer: Record<string, any> | null
 }
 
+/** ScenarioResults. */
+export interface ScenarioResults {
+  held: boolean
+  text: string
+  where: string
+}
+
+/**
+ * A scenario file that runs on the cluster; verdict: held, broken, late (the condition of a step timed out), error (a
+ * step can't be done), cancelled, null while it runs; done: the steps that are done; waiting: what it waits for.
+ */
+export interface Scenario {
+  id: number
+  name: string
+  running: boolean
+  verdict: string | null
+  steps: string[]
+  done: string[]
+  waiting: string | null
+  results: ScenarioResults[]
+  error: string | null
+  progress: string[]
+}
+
 /** ShareGroupPartitions. */
 export interface ShareGroupPartitions {
   start_offset: number
@@ -463,6 +487,11 @@ export interface TopicRecordsAnswer {
   more: boolean
 }
 
+/** ScenarioListAnswer. */
+export interface ScenarioListAnswer {
+  scenarios: Scenario[]
+}
+
 export interface BrokerDownParams {
   /** Controlled shutdown: leaders move away first (default: only for a restart). */
   graceful?: boolean
@@ -513,6 +542,10 @@ export interface ClusterCreateParams {
   clock?: string
   /** Seed of the random numbers. */
   seed?: string
+  /** An included scenario whose cluster and topics it has; with scenario_file: the file's name. */
+  scenario?: string
+  /** The text of a scenario file, whose cluster and topics it has. */
+  scenario_file?: string
   /** Name of its directory within the data directory (default: in memory). */
   data?: string
 }
@@ -968,6 +1001,29 @@ export interface TopicWaitParams {
   timeout?: Duration
 }
 
+export interface ScenarioStartParams {
+  /** Name of an included scenario; with file: name of the file in messages. */
+  name?: string
+  /** The text of a scenario file. */
+  file?: string
+  /** Start the file's clients, too, in place of waiting for those of the test. */
+  start_clients?: boolean
+  /** Run it although the cluster's release or settings are not those of the file. */
+  any_settings?: boolean
+}
+
+export interface ScenarioEndParams {
+  /** False: no error if its expectations failed (default: an error, once). */
+  must_hold?: boolean
+}
+
+export interface ScenarioWaitParams {
+  /** Wait until this step is done (default: until the scenario has ended). */
+  step?: string
+  /** Timeout, in real time. */
+  timeout?: Duration
+}
+
 /** Every operation of the control server on a cluster. */
 export declare class Operations {
   /** List all brokers: address, rack, whether they are alive, number of led partitions. */
@@ -990,7 +1046,7 @@ export declare class Operations {
   clockAdvance(by: Duration, params?: ClockAdvanceParams): Promise<ClockAdvanceAnswer>
   /** List the virtual clusters of the process. */
   clusterList(): Promise<ClusterListAnswer>
-  /** Start a virtual cluster on its own ports. */
+  /** Start a virtual cluster on its own ports; of a scenario, parameters that are not their defaults replace the file's. */
   clusterCreate(params?: ClusterCreateParams): Promise<Cluster>
   /** Show a virtual cluster: bootstrap address, release, clock, topics. */
   clusterGet(cluster: string): Promise<Cluster>
@@ -1133,4 +1189,14 @@ export declare class Operations {
   topicWait(topic: string, records: number, params?: TopicWaitParams): Promise<Topic>
   /** Add partitions to a topic; clients see them when they refresh their metadata. */
   topicGrow(topic: string, partitions: number): Promise<Topic>
+  /** Run the steps of a scenario file on these brokers, with the clients that use them, until scenario.end. */
+  scenarioStart(params?: ScenarioStartParams): Promise<Scenario>
+  /** List the scenarios of scenario.start that were not ended, oldest first. */
+  scenarioList(): Promise<ScenarioListAnswer>
+  /** Show a scenario: the steps that are done, what it waits for, its progress, verdict and expectations. */
+  scenarioGet(scenario: number): Promise<Scenario>
+  /** End a scenario: cancel it if it runs, and clear the states, rules, holds and stopped brokers that its steps left. */
+  scenarioEnd(scenario: number, params?: ScenarioEndParams): Promise<Scenario>
+  /** Wait until a scenario has ended, or until a step is done. A scenario whose expectations failed is an error then. */
+  scenarioWait(scenario: number, params?: ScenarioWaitParams): Promise<Scenario>
 }

@@ -65,7 +65,7 @@ class Operations {
     return this._call('GET', `/clusters`, params, 'json')
   }
 
-  /** Start a virtual cluster on its own ports. */
+  /** Start a virtual cluster on its own ports; of a scenario, parameters that are not their defaults replace the file's. */
   clusterCreate(params = {}) {
     return this._call('POST', `/clusters`, params, 'json')
   }
@@ -416,6 +416,31 @@ class Operations {
   /** Add partitions to a topic; clients see them when they refresh their metadata. */
   topicGrow(topic, partitions, params = {}) {
     return this._call('POST', `${this._cluster}/topics/${encode(topic)}/partitions`, { ...params, partitions }, 'json')
+  }
+
+  /** Run the steps of a scenario file on these brokers, with the clients that use them, until scenario.end. */
+  scenarioStart(params = {}) {
+    return this._call('POST', `${this._cluster}/scenarios`, params, 'json')
+  }
+
+  /** List the scenarios of scenario.start that were not ended, oldest first. */
+  scenarioList(params = {}) {
+    return this._call('GET', `${this._cluster}/scenarios`, params, 'json')
+  }
+
+  /** Show a scenario: the steps that are done, what it waits for, its progress, verdict and expectations. */
+  scenarioGet(scenario, params = {}) {
+    return this._call('GET', `${this._cluster}/scenarios/${encode(scenario)}`, params, 'json')
+  }
+
+  /** End a scenario: cancel it if it runs, and clear the states, rules, holds and stopped brokers that its steps left. */
+  scenarioEnd(scenario, params = {}) {
+    return this._call('DELETE', `${this._cluster}/scenarios/${encode(scenario)}`, params, 'json')
+  }
+
+  /** Wait until a scenario has ended, or until a step is done. A scenario whose expectations failed is an error then. */
+  scenarioWait(scenario, params = {}) {
+    return this._call('GET', `${this._cluster}/scenarios/${encode(scenario)}/wait`, params, 'json')
   }
 }
 

@@ -111,6 +111,50 @@ def test_users_of_a_listener_with_sasl_come_from_a_variable(monkeypatch: pytest.
         security.users(served())
 
 
+PLAIN = "KAFKA_LISTENER_NAME_CLIENTS_PLAIN_SASL_JAAS_CONFIG"
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+CLIENTS = {"KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CLIENTS:SASL_PLAINTEXT,BROKER:PLAINTEXT"}
+
+
+def test_users_of_a_jaas_configuration_are_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BROKER_SIM_USERS", raising=False)
+    jaas = f"""{MODULE}
+      username="admin" password="admin-secret"
+      user_admin="admin-secret" user_alice="a \\"quoted\\" word; and more" user_bob=plain;"""
+    arguments = served("--user", "bob=other", **CLIENTS, **{PLAIN: jaas})
+    expected = {"admin": "admin-secret", "alice": 'a "quoted" word; and more', "bob": "other"}
+    assert security.users(arguments) == expected
+    assert [name for name, _ in arguments.config if "jaas" in name] == []
+
+
+def test_a_jaas_configuration_of_a_listener_without_sasl_has_no_effect() -> None:
+    name = "listener.name.broker.plain.sasl.jaas.config"
+    with pytest.warns(SettingWarning, match=f"^no effect here: {name}$"):
+        arguments = served(**CLIENTS, **{PLAIN.replace("CLIENTS", "BROKER"): f'{MODULE} user_alice="secret";'})
+    assert arguments.user == []
+
+
+@pytest.mark.parametrize(
+    ("jaas", "reason"),
+    [
+        (f'{MODULE} user_alice="top-secret"', "listener.name.clients.plain.sasl.jaas.config is invalid"),
+        (f'{MODULE} user_alice="top-secret;', "is invalid"),
+        ("x.ScramLoginModule required user_alice=top-secret;", "is invalid"),
+        (f"{MODULE} user_alice=top-secret user_alice=other;", "the user 'alice' has two passwords"),
+    ],
+)
+def test_an_invalid_jaas_configuration_is_an_error_without_its_passwords(jaas: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason) as refused:
+        served(**CLIENTS, **{PLAIN: jaas})
+    assert "top-secret" not in str(refused.value)
+
+
+def test_the_cluster_id_comes_from_a_variable() -> None:
+    assert served(CLUSTER_ID="4L6g3nShT-eMCtK--X86sw").cluster_id == "4L6g3nShT-eMCtK--X86sw"
+    assert served("--cluster-id", "mine", CLUSTER_ID="other").cluster_id == "mine"
+    assert served(CLUSTER_ID="").cluster_id is None
+
+
 def test_an_unknown_release_is_an_error() -> None:
     with pytest.raises(UsageError, match=r"2\.8"):
         served("--as-version", "2.8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
@@ -186,3 +187,12 @@ def test_the_options_of_both_clusters_are_one() -> None:
     assert {name: value for name, value in defaults.items() if value not in (None, inspect.Parameter.empty)} == {
         name: value for name, value in read_options({}).items() if name not in ("listeners", "nodes")
     }
+
+
+async def test_a_new_cluster_has_the_given_id_and_keeps_it(tmp_path: Path) -> None:
+    async with Cluster(cluster_id="4L6g3nShT-eMCtK--X86sw", data_dir=tmp_path) as kafka:
+        assert kafka.state.cluster_id == "4L6g3nShT-eMCtK--X86sw"
+    async with Cluster(cluster_id="another", data_dir=tmp_path) as kafka:  # as apache/kafka's image: formatted once
+        assert kafka.state.cluster_id == "4L6g3nShT-eMCtK--X86sw"
+    with pytest.raises(ClusterError, match="a cluster id, 1 to 200 visible characters"):
+        Cluster(cluster_id="a b")

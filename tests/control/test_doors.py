@@ -27,6 +27,7 @@ from broker_sim.faults.registry import Fault, Faults
 from broker_sim.journal import Journal
 from broker_sim.scenario.files import loads
 from broker_sim.scenario.model import parse
+from broker_sim.scenario.running import ScenarioRun
 
 IN_PYTHON: dict[str, tuple[type, str]] = {
     "broker.list": (Cluster, "brokers"),
@@ -109,6 +110,11 @@ IN_PYTHON |= {
     "order.stop": (Recording, "end"),
     "order.unreplay": (Replay, "end"),
     "topic.list": (Cluster, "topics"),
+    "scenario.start": (ScenarioRun, "to_dict"),
+    "scenario.list": (ScenarioRun, "to_dict"),
+    "scenario.get": (ScenarioRun, "verdict"),
+    "scenario.wait": (ScenarioRun, "wait"),
+    "scenario.end": (ScenarioRun, "end"),
 }
 """Operation -> class and name of what does the same, or what its answer consists of."""
 

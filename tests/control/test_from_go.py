@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -37,6 +38,7 @@ def program(package: str = ".") -> Path:
 @pytest.mark.clients
 @pytest.mark.timeout(2 * BUILD_S + RUN_S)
 def test_franz_go_is_led_through_incidents(tmp_path: Path) -> None:
+    shutil.copytree(HERE / "testdata", tmp_path / "testdata")
     code, output = run([str(program()), "-test.v"], tmp_path, on_path(tmp_path), "the Go tests")
     outcomes = {name: outcome for outcome, name in re.findall(r"^--- (\w+): (\w+)", output, re.MULTILINE)}
     failed = [name for name, outcome in outcomes.items() if outcome != "PASS"]
@@ -49,9 +51,12 @@ def test_franz_go_is_led_through_incidents(tmp_path: Path) -> None:
 @pytest.mark.clients
 @pytest.mark.timeout(2 * BUILD_S + RUN_S)
 def test_what_must_fail_in_go_says_why(tmp_path: Path) -> None:
+    shutil.copytree(HERE / "failing" / "testdata", tmp_path / "testdata")
     code, output = run([str(program("./failing")), "-test.v"], tmp_path, on_path(tmp_path), "the Go tests")
     assert code == 1, output
     blocks = dict(re.findall(r"^=== RUN +(\w+)\n(.*?)^--- FAIL: \1", output, re.MULTILINE | re.DOTALL))
+    scenario = blocks.pop("TestAScenarioWhoseExpectationsFail")
+    assert re.search(r"ScenarioFailed \(409\): +BROKEN  never: ", scenario), scenario
     assert set(blocks) == {"TestARuleThatNeverMatches", "TestAFailureBeforeAnythingHappened"}, output
     assert re.search(
         r"NeverHit \(409\): fault 1 never hit: OffsetCommit group=billing", blocks["TestARuleThatNeverMatches"]

@@ -153,6 +153,7 @@ FAILING = {
     "aFailureBesideARuleThatNeverMatches": r"AssertionFailedError: the test's own",
     "aFailureWithoutAClusterAnyMore": r"AssertionFailedError: the cluster is gone",
     "aRuleOfTheClass": r"SimError: fault 1 never hit: OffsetCommit group=for all",
+    "aScenarioWhoseExpectationsFail": r"SimError: +BROKEN  never: ",
     "aSettingWithoutAValue": r'@Kafka\(config = "num.partitions"\) is not "name=value" \(expected e.g. "num.partitions=3"\)',
     "aSettingWithoutAName": r'@Kafka\(config = "=3"\) is not "name=value"',
     "aTopicWithoutANumber": r"'orders:many': no number of partitions after the colon",

@@ -64,6 +64,7 @@ def test_what_must_fail_in_node_says_why(tmp_path: Path) -> None:
     assert code == 1, output
     assert outcomes == dict.fromkeys(declared("failing/failing.test.js"), "not ok"), output
     assert "fault 1 never hit: OffsetCommit group=billing" in output
+    assert "BROKEN  never: " in output
     assert "the cluster is gone" in output
     assert re.search(r"the test's own.*group billing: Stable in generation 1, 1 member: app", output, re.DOTALL), output
 

@@ -4,6 +4,7 @@ package from_go
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -124,6 +125,63 @@ func TestACommitFailsOnAStuckPartitionOfKafka39(t *testing.T) {
 	}
 	jam.Heal()
 	if err := await(t, "a second commit", commit(client)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestACommitSurvivesTheIncidentOfAFile(t *testing.T) {
+	t.Parallel()
+	kafka := brokersim.New(t, brokersim.ForScenario("testdata/stuck.yaml"), brokersim.Clock("manual"))
+	client := consumer(t, kafka, "app")
+	poll(t, client)
+
+	kafka.Scenario.AwaitStep("stuck", patience)
+	done := commit(client)
+	if _, err := kafka.LogWait(brokersim.OffsetsLog(group), brokersim.LogWaitParams{Pending: 1, Timeout: patience}); err != nil {
+		t.Fatal(err)
+	}
+	kafka.Advance(5 * time.Second) // offsets.commit.timeout.ms of the broker
+	kafka.Scenario.AwaitStep("a commit fails", patience)
+	kafka.Advance(35 * time.Second) // the 40 s are over
+	if err := await(t, "the commit", done); err != nil {
+		t.Error(err)
+	}
+	if end := kafka.Scenario.AwaitEnd(patience); end.Verdict != "held" || len(end.Results) != 2 {
+		t.Errorf("%+v", end)
+	}
+}
+
+func TestWhatAFileHasBrokenIsMended(t *testing.T) {
+	t.Parallel()
+	kafka := brokersim.New(t, brokersim.NumBrokers(3))
+	incident := kafka.StartScenario("testdata/broker-dies.yaml", brokersim.ScenarioStartParams{})
+	client := consumer(t, kafka, "app")
+	poll(t, client)
+	incident.AwaitStep("the broker is down", patience)
+	if down, err := kafka.BrokerGet(2); err != nil || down.Alive {
+		t.Errorf("%+v, %v", down, err)
+	}
+	incident.AwaitEnd(2 * patience)
+	if err := incident.End(); err != nil {
+		t.Error(err)
+	}
+	if up, err := kafka.BrokerGet(2); err != nil || !up.Alive {
+		t.Errorf("%+v, %v", up, err)
+	}
+}
+
+func TestALineThatCanNotBeIsNamed(t *testing.T) {
+	t.Parallel()
+	kafka := brokersim.New(t)
+	text, err := os.ReadFile("testdata/crash.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = kafka.ScenarioStart(brokersim.ScenarioStartParams{Name: "crash.yaml", File: string(text)})
+	if err == nil || !strings.Contains(err.Error(), "crash.yaml:4: the client app is one that the test starts") {
+		t.Error(err)
+	}
+	if _, err := brokersim.NewCluster(brokersim.ForScenario("testdata/nowhere.yaml")); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }

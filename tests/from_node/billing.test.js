@@ -1,6 +1,7 @@
 'use strict'
 
 const assert = require('node:assert')
+const path = require('node:path')
 const { test } = require('node:test')
 const { Kafka, logLevel } = require('kafkajs')
 const { BrokerSimError, startCluster, withCluster } = require('broker-sim')
@@ -9,14 +10,14 @@ const GROUP = 'billing'
 const ORDERS = { topics: { orders: 3 } }
 
 /** The application under test, here a bare consumer of orders in kafkajs; it leaves its group when the test ends. */
-async function consumer(kafka, clientId = 'app', more = {}) {
+async function consumer(kafka, clientId = 'app', more = {}, running = {}) {
   const client = new Kafka({ clientId, brokers: kafka.brokers, logLevel: logLevel.NOTHING, retry: { initialRetryTime: 20 }, ...more })
   const app = client.consumer({ groupId: GROUP, heartbeatInterval: 200, maxWaitTimeInMs: 100 })
   const seen = []
   await app.connect()
   kafka.beforeClose(() => app.disconnect())
   await app.subscribe({ topic: 'orders', fromBeginning: true })
-  await app.run({ eachMessage: async ({ message }) => { seen.push(String(message.value)) } })
+  await app.run({ ...running, eachMessage: async ({ message }) => { seen.push(String(message.value)) } })
   return { app, seen }
 }
 
@@ -52,6 +53,37 @@ test('the coordinator moves while its log is stuck', withCluster({ brokers: 2, .
   await jam.heal()
   const group = await kafka.groupWait(GROUP, { state: 'Stable', members: 1, lag_below: 1, timeout: '20s' })
   assert.strictEqual(group.coordinator, 3 - coordinator)
+}))
+
+const incident = (name) => path.join(__dirname, 'incidents', name)
+
+test('a commit survives the incident of a file', withCluster({ scenario: incident('stuck.yaml'), clock: 'manual' }, async (kafka) => {
+  const { app } = await consumer(kafka, 'app', {}, { autoCommit: false })
+  await kafka.scenario.awaitStep('stuck', '20s')
+  const commit = app.commitOffsets([{ topic: 'orders', partition: 0, offset: '1' }])
+  await kafka.logWait(`offsets(${GROUP})`, { pending: 1, timeout: '20s' })
+  await kafka.clockAdvance('5s') // offsets.commit.timeout.ms of the broker
+  await kafka.scenario.awaitStep('a commit fails', '20s')
+  assert.strictEqual((await kafka.scenario.describe()).running, true)
+  await kafka.clockAdvance('35s') // the 40 s are over
+  await commit
+  const { verdict, results } = await kafka.scenario.awaitEnd('20s')
+  assert.deepStrictEqual([verdict, results.length], ['held', 2])
+}))
+
+test('what a file has broken is mended', withCluster({ brokers: 3 }, async (kafka) => {
+  const dies = await kafka.startScenario(incident('broker-dies.yaml'))
+  await consumer(kafka)
+  await dies.awaitStep('the broker is down', '20s')
+  assert.strictEqual((await kafka.brokerGet(2)).alive, false)
+  await dies.awaitEnd('40s')
+  await dies.end()
+  assert.strictEqual((await kafka.brokerGet(2)).alive, true)
+}))
+
+test('a line of a scenario that can not be is named', withCluster({}, async (kafka) => {
+  await assert.rejects(kafka.startScenario(incident('crash.yaml')), /crash\.yaml:4: the client app is one that the test starts/)
+  await assert.rejects(startCluster({ scenario: incident('nowhere.yaml') }), /ENOENT/)
 }))
 
 test('time passes on command', withCluster({ clock: 'manual', ...ORDERS }, async (kafka) => {

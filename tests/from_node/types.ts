@@ -11,6 +11,11 @@ export const body = withCluster({ brokers: 3, topics: { orders: 6 }, clock: 'man
   return [generation, value, key, name]
 })
 
+export const incident = withCluster({ scenario: 'incident.yaml' }, async (kafka: SimCluster) => {
+  const verdict: string | null | undefined = (await kafka.scenario?.awaitEnd('60s'))?.verdict
+  return verdict
+})
+
 export async function alone(): Promise<string> {
   const kafka = await startCluster()
   try {

@@ -3,6 +3,7 @@ package failing
 
 import (
 	"testing"
+	"time"
 
 	brokersim "github.com/broker-sim/broker-sim/packages/go"
 )
@@ -15,4 +16,10 @@ func TestARuleThatNeverMatches(t *testing.T) {
 func TestAFailureBeforeAnythingHappened(t *testing.T) {
 	brokersim.New(t)
 	t.Error("the test's own")
+}
+
+func TestAScenarioWhoseExpectationsFail(t *testing.T) {
+	kafka := brokersim.New(t)
+	scenario := kafka.StartScenario("testdata/nobody.yaml", brokersim.ScenarioStartParams{})
+	scenario.AwaitStep("nothing", 20*time.Second)
 }

@@ -3,6 +3,7 @@
 // What must not pass; tests/control/test_from_node.py has what each says.
 
 const assert = require('node:assert')
+const path = require('node:path')
 const { test } = require('node:test')
 const { Kafka, logLevel } = require('kafkajs')
 const { withCluster } = require('broker-sim')
@@ -24,4 +25,9 @@ test('a failure of its own', withCluster({ topics: { orders: 1 } }, async (kafka
   await app.run({ eachMessage: async () => {} })
   await kafka.groupWait('billing', { state: 'Stable', members: 1 })
   assert.fail("the test's own")
+}))
+
+test('a scenario whose expectations fail', withCluster({}, async (kafka) => {
+  const scenario = await kafka.startScenario(path.join(__dirname, 'nobody.yaml'))
+  await scenario.awaitStep('nothing', '20s')
 }))

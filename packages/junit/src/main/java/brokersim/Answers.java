@@ -359,6 +359,46 @@ public final class Answers {
         }
     }
 
+    /** ScenarioResults. */
+    public record ScenarioResults(
+        boolean held,
+        String text,
+        String where) {
+        static ScenarioResults of(Map<String, Object> read) {
+            return read == null ? null : new ScenarioResults(
+                (Boolean) read.get("held"),
+                (String) read.get("text"),
+                (String) read.get("where"));
+        }
+    }
+
+    /** A scenario file that runs on the cluster; verdict: held, broken, late (the condition of a step timed out), error (a step can't be done), cancelled, null while it runs; done: the steps that are done; waiting: what it waits for. */
+    public record Scenario(
+        long id,
+        String name,
+        boolean running,
+        String verdict,
+        List<String> steps,
+        List<String> done,
+        String waiting,
+        List<ScenarioResults> results,
+        String error,
+        List<String> progress) {
+        static Scenario of(Map<String, Object> read) {
+            return read == null ? null : new Scenario(
+                (Long) read.get("id"),
+                (String) read.get("name"),
+                (Boolean) read.get("running"),
+                (String) read.get("verdict"),
+                Json.list(read.get("steps"), one -> (String) one),
+                Json.list(read.get("done"), one -> (String) one),
+                (String) read.get("waiting"),
+                Json.list(read.get("results"), one -> ScenarioResults.of(Json.object(one))),
+                (String) read.get("error"),
+                Json.list(read.get("progress"), one -> (String) one));
+        }
+    }
+
     /** ShareGroupPartitions. */
     public record ShareGroupPartitions(
         long startOffset,
@@ -825,6 +865,15 @@ public final class Answers {
             return read == null ? null : new TopicRecordsAnswer(
                 Json.list(read.get("records"), one -> Record.of(Json.object(one))),
                 (Boolean) read.get("more"));
+        }
+    }
+
+    /** ScenarioListAnswer. */
+    public record ScenarioListAnswer(
+        List<Scenario> scenarios) {
+        static ScenarioListAnswer of(Map<String, Object> read) {
+            return read == null ? null : new ScenarioListAnswer(
+                Json.list(read.get("scenarios"), one -> Scenario.of(Json.object(one))));
         }
     }
 }

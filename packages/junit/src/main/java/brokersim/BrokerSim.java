@@ -19,14 +19,16 @@ import org.junit.platform.commons.support.AnnotationSupport;
  *
  * <p>Each test has a cluster of its own, which ends with it; one that a {@code @BeforeAll} method takes as a parameter serves all tests of
  * its class. In a test of Spring ({@code @SpringBootTest}) below a {@code @Kafka} class the cluster is that of the application context.
- * The failure of a test carries the recent history of its groups, and a rule that is still active at the end of its test and never matched
- * fails it.
+ * The failure of a test carries the recent history of its groups. A rule that is still active at the end of its test and never matched, and
+ * a scenario whose expectations failed, fail it.
  *
  * <p>One process of {@code broker-sim serve} serves all test classes of a JVM; the README of this package says how it is found.
  */
 public final class BrokerSim
     implements ParameterResolver, BeforeEachCallback, TestExecutionExceptionHandler, AfterEachCallback, AfterAllCallback {
     private static final Namespace NAMESPACE = Namespace.create(BrokerSim.class);
+    private static final String RULES = "rules";
+    private static final String SCENARIOS = "scenarios";
     private static final boolean SPRING = isThere("org.springframework.test.context.junit.jupiter.SpringExtension");
 
     /** Made by JUnit. */
@@ -58,8 +60,18 @@ public final class BrokerSim
         }
         return test.getStore(NAMESPACE).getOrComputeIfAbsent(
             SimCluster.class,
-            key -> SimCluster.create(Server.shared().control, Options.of(annotation(test)), test.getUniqueId()),
+            key -> created(test),
             SimCluster.class);
+    }
+
+    private static SimCluster created(ExtensionContext test) {
+        SimCluster cluster = SimCluster.create(Server.shared().control, Options.of(annotation(test)), test.getUniqueId());
+        try {
+            return cluster.startScenario();
+        } catch (RuntimeException | AssertionError refused) {
+            cluster.close();
+            throw refused;
+        }
     }
 
     private static Optional<Kafka> annotation(ExtensionContext test) {
@@ -78,23 +90,32 @@ public final class BrokerSim
     public void beforeEach(ExtensionContext test) {
         SimCluster cluster = ofSpringsContext(test);
         if (cluster != null) {
-            test.getStore(NAMESPACE).put(Set.class, new HashSet<>(cluster.rules()));
+            test.getStore(NAMESPACE).put(RULES, new HashSet<>(cluster.rules()));
+            test.getStore(NAMESPACE).put(SCENARIOS, new HashSet<>(cluster.scenarios()));
+            cluster.startScenario();
         }
     }
 
     @Override
     public void afterEach(ExtensionContext test) {
-        Set<?> earlier = test.getStore(NAMESPACE).get(Set.class, Set.class);
-        endRules(test, earlier == null ? Set.of() : earlier);
+        end(test);
     }
 
     @Override
     public void afterAll(ExtensionContext tests) {
-        endRules(tests, Set.of());
+        end(tests);
     }
 
-    /** Ends the rules of the cluster that was made for this test, or for all tests of this class, but for those that were there before. */
-    private static void endRules(ExtensionContext test, Set<?> earlier) {
+    private static Set<?> earlier(ExtensionContext test, String what) {
+        Set<?> found = test.getStore(NAMESPACE).get(what, Set.class);
+        return found == null ? Set.of() : found;
+    }
+
+    /**
+     * Ends the scenarios and rules of the cluster that was made for this test, or for all tests of this class, but for those that were
+     * there before.
+     */
+    private static void end(ExtensionContext test) {
         SimCluster cluster = ofSpringsContext(test);
         if (cluster == null) {
             cluster = test.getStore(NAMESPACE).get(SimCluster.class, SimCluster.class);
@@ -103,10 +124,17 @@ public final class BrokerSim
             }
         }
         try {
-            cluster.endRules(earlier, test.getExecutionException().isEmpty());
-        } catch (SimCluster.SimError neverHit) {
-            addHistory(neverHit, cluster);
-            throw neverHit;
+            boolean passed = test.getExecutionException().isEmpty();
+            try {
+                cluster.endScenarios(earlier(test, SCENARIOS), passed);
+            } catch (SimCluster.SimError broken) {
+                cluster.endRules(earlier(test, RULES), false);
+                throw broken;
+            }
+            cluster.endRules(earlier(test, RULES), passed);
+        } catch (SimCluster.SimError failed) {
+            addHistory(failed, cluster);
+            throw failed;
         }
     }
 

@@ -76,6 +76,15 @@ public @interface Kafka {
     String[] users() default {};
 
     /**
+     * A scenario file whose incident happens to the clients of each test: the cluster has the file's settings and topics, unless other
+     * elements that differ from their defaults replace them, and its steps run from the start of the test. A test fails where an
+     * expectation of the file failed; {@link SimCluster#scenario()} waits for its steps and its end.
+     *
+     * @return a path, a resource of the class path, or the name of an included scenario
+     */
+    String scenario() default "";
+
+    /**
      * The property of Spring's environment that gets the bootstrap address.
      *
      * @return its name

@@ -69,7 +69,7 @@ public final class Operations {
         return new ClusterList(control);
     }
 
-    /** Start a virtual cluster on its own ports. */
+    /** Start a virtual cluster on its own ports; of a scenario, parameters that are not their defaults replace the file's. */
     public ClusterCreate clusterCreate() {
         return new ClusterCreate(control);
     }
@@ -419,6 +419,31 @@ public final class Operations {
         return new TopicGrow(control, cluster, topic, partitions);
     }
 
+    /** Run the steps of a scenario file on these brokers, with the clients that use them, until scenario.end. */
+    public ScenarioStart scenarioStart() {
+        return new ScenarioStart(control, cluster);
+    }
+
+    /** List the scenarios of scenario.start that were not ended, oldest first. */
+    public ScenarioList scenarioList() {
+        return new ScenarioList(control, cluster);
+    }
+
+    /** Show a scenario: the steps that are done, what it waits for, its progress, verdict and expectations. */
+    public ScenarioGet scenarioGet(long scenario) {
+        return new ScenarioGet(control, cluster, scenario);
+    }
+
+    /** End a scenario: cancel it if it runs, and clear the states, rules, holds and stopped brokers that its steps left. */
+    public ScenarioEnd scenarioEnd(long scenario) {
+        return new ScenarioEnd(control, cluster, scenario);
+    }
+
+    /** Wait until a scenario has ended, or until a step is done. A scenario whose expectations failed is an error then. */
+    public ScenarioWait scenarioWait(long scenario) {
+        return new ScenarioWait(control, cluster, scenario);
+    }
+
     /** Broker.list: List all brokers: address, rack, whether they are alive, number of led partitions. */
     public static final class BrokerList extends Call<Answers.BrokerListAnswer> {
         private BrokerList(Control control, String cluster) {
@@ -533,7 +558,7 @@ public final class Operations {
         }
     }
 
-    /** Cluster.create: Start a virtual cluster on its own ports. */
+    /** Cluster.create: Start a virtual cluster on its own ports; of a scenario, parameters that are not their defaults replace the file's. */
     public static final class ClusterCreate extends Call<Answers.Cluster> {
         private ClusterCreate(Control control) {
             super(control, "POST", "/clusters", answer -> Answers.Cluster.of(Json.object(Json.parse(answer))));
@@ -596,6 +621,18 @@ public final class Operations {
         /** Seed of the random numbers. */
         public ClusterCreate seed(String seed) {
             set("seed", seed);
+            return this;
+        }
+
+        /** An included scenario whose cluster and topics it has; with scenario_file: the file's name. */
+        public ClusterCreate scenario(String scenario) {
+            set("scenario", scenario);
+            return this;
+        }
+
+        /** The text of a scenario file, whose cluster and topics it has. */
+        public ClusterCreate scenarioFile(String scenarioFile) {
+            set("scenario_file", scenarioFile);
             return this;
         }
 
@@ -2069,6 +2106,83 @@ public final class Operations {
         private TopicGrow(Control control, String cluster, String topic, long partitions) {
             super(control, "POST", cluster + "/topics/" + encoded(topic) + "/partitions", answer -> Answers.Topic.of(Json.object(Json.parse(answer))));
             set("partitions", partitions);
+        }
+    }
+
+    /** Scenario.start: Run the steps of a scenario file on these brokers, with the clients that use them, until scenario.end. */
+    public static final class ScenarioStart extends Call<Answers.Scenario> {
+        private ScenarioStart(Control control, String cluster) {
+            super(control, "POST", cluster + "/scenarios", answer -> Answers.Scenario.of(Json.object(Json.parse(answer))));
+        }
+
+        /** Name of an included scenario; with file: name of the file in messages. */
+        public ScenarioStart name(String name) {
+            set("name", name);
+            return this;
+        }
+
+        /** The text of a scenario file. */
+        public ScenarioStart file(String file) {
+            set("file", file);
+            return this;
+        }
+
+        /** Start the file's clients, too, in place of waiting for those of the test. */
+        public ScenarioStart startClients(boolean startClients) {
+            set("start_clients", startClients);
+            return this;
+        }
+
+        /** Run it although the cluster's release or settings are not those of the file. */
+        public ScenarioStart anySettings(boolean anySettings) {
+            set("any_settings", anySettings);
+            return this;
+        }
+    }
+
+    /** Scenario.list: List the scenarios of scenario.start that were not ended, oldest first. */
+    public static final class ScenarioList extends Call<Answers.ScenarioListAnswer> {
+        private ScenarioList(Control control, String cluster) {
+            super(control, "GET", cluster + "/scenarios", answer -> Answers.ScenarioListAnswer.of(Json.object(Json.parse(answer))));
+        }
+    }
+
+    /** Scenario.get: Show a scenario: the steps that are done, what it waits for, its progress, verdict and expectations. */
+    public static final class ScenarioGet extends Call<Answers.Scenario> {
+        private ScenarioGet(Control control, String cluster, long scenario) {
+            super(control, "GET", cluster + "/scenarios/" + encoded(scenario), answer -> Answers.Scenario.of(Json.object(Json.parse(answer))));
+        }
+    }
+
+    /** Scenario.end: End a scenario: cancel it if it runs, and clear the states, rules, holds and stopped brokers that its steps left. */
+    public static final class ScenarioEnd extends Call<Answers.Scenario> {
+        private ScenarioEnd(Control control, String cluster, long scenario) {
+            super(control, "DELETE", cluster + "/scenarios/" + encoded(scenario), answer -> Answers.Scenario.of(Json.object(Json.parse(answer))));
+        }
+
+        /** False: no error if its expectations failed (default: an error, once). */
+        public ScenarioEnd mustHold(boolean mustHold) {
+            set("must_hold", mustHold);
+            return this;
+        }
+    }
+
+    /** Scenario.wait: Wait until a scenario has ended, or until a step is done. A scenario whose expectations failed is an error then. */
+    public static final class ScenarioWait extends Call<Answers.Scenario> {
+        private ScenarioWait(Control control, String cluster, long scenario) {
+            super(control, "GET", cluster + "/scenarios/" + encoded(scenario) + "/wait", answer -> Answers.Scenario.of(Json.object(Json.parse(answer))));
+        }
+
+        /** Wait until this step is done (default: until the scenario has ended). */
+        public ScenarioWait step(String step) {
+            set("step", step);
+            return this;
+        }
+
+        /** Timeout, in real time. */
+        public ScenarioWait timeout(Duration timeout) {
+            set("timeout", timeout);
+            return this;
         }
     }
 }

@@ -12,7 +12,7 @@ final class Options {
 
     static Map<String, Object> of(Optional<Kafka> annotation) {
         Map<String, Object> options = new LinkedHashMap<>(Map.of("internal_topics", "at-start"));
-        Map<String, Object> config = new LinkedHashMap<>(Map.of("group.initial.rebalance.delay.ms", "0"));  // groups form at once
+        Map<String, Object> config = new LinkedHashMap<>();
         annotation.ifPresent(kafka -> {
             options.put("brokers", kafka.brokers());
             options.put("as_version", kafka.asVersion());
@@ -21,8 +21,14 @@ final class Options {
             options.put("internal_topics", kafka.internalTopics());
             options.put("security_protocol", kafka.securityProtocol());
             options.put("users", pairs("users", kafka.users(), ':', "alice:secret"));
+            if (!kafka.scenario().isEmpty()) {
+                options.putAll(ScenarioFile.parameters(kafka.scenario(), "scenario", "scenario_file"));
+            }
             config.putAll(pairs("config", kafka.config(), '=', "num.partitions=3"));
         });
+        if (!options.containsKey("scenario")) {
+            config.putIfAbsent("group.initial.rebalance.delay.ms", "0");  // groups form at once; of a scenario they do unless it says otherwise
+        }
         options.put("config", config);
         return options;
     }

@@ -22,11 +22,15 @@ public final class SimCluster implements ExtensionContext.Store.CloseableResourc
     private final Map.Entry<?, ?> user;
     /** JUnit's id of the test, or of the class, that it was made for. */
     final String owner;
+    /** The scenario file of the annotation, "" without one. */
+    private final String scenarioFile;
+    private Scenario scenario;
     /** Runs when the cluster has stopped. */
     Runnable whenClosed = () -> {};
 
-    private SimCluster(Control control, Answers.Cluster created, Map.Entry<?, ?> user, String owner) {
+    private SimCluster(Control control, Answers.Cluster created, Map.Entry<?, ?> user, String owner, String scenarioFile) {
         this.user = user;
+        this.scenarioFile = scenarioFile;
         this.control = control;
         this.owner = owner;
         this.created = created;
@@ -36,7 +40,31 @@ public final class SimCluster implements ExtensionContext.Store.CloseableResourc
     static SimCluster create(Control control, Map<String, Object> options, String owner) {
         Map<?, ?> users = (Map<?, ?>) options.getOrDefault("users", Map.of());
         Map.Entry<?, ?> user = users.entrySet().stream().findFirst().orElse(null);
-        return new SimCluster(control, Answers.Cluster.of(control.call("POST", "/clusters", options)), user, owner);
+        String file = options.getOrDefault("scenario", "").toString();
+        return new SimCluster(control, Answers.Cluster.of(control.call("POST", "/clusters", options)), user, owner, file);
+    }
+
+    /** Starts the scenario of the annotation, if it has one. */
+    SimCluster startScenario() {
+        if (!scenarioFile.isEmpty()) {
+            scenario = scenario(scenarioFile).anySettings().start();
+        }
+        return this;
+    }
+
+    /** The numbers of the scenarios that were not ended. */
+    List<Long> scenarios() {
+        return api.scenarioList().call().scenarios().stream().map(Answers.Scenario::id).toList();
+    }
+
+    /** Ends the scenarios but for {@code earlier} ones; one whose expectations failed is a SimError. */
+    void endScenarios(Collection<?> earlier, boolean mustHold) {
+        for (long number : scenarios()) {
+            if (!earlier.contains(number)) {
+                Operations.ScenarioEnd end = api.scenarioEnd(number);
+                (mustHold ? end : end.mustHold(false)).call();
+            }
+        }
     }
 
     /** The numbers of the rules that are still there. */
@@ -212,6 +240,28 @@ public final class SimCluster implements ExtensionContext.Store.CloseableResourc
      */
     public Rule fault(String api) {
         return new Rule(api);
+    }
+
+    /**
+     * The scenario of {@link Kafka#scenario}.
+     *
+     * @return the scenario, which runs since the start of the test
+     */
+    public Scenario scenario() {
+        if (scenario == null) {
+            throw new IllegalStateException("no @Kafka(scenario = ...) above the test or its class");
+        }
+        return scenario;
+    }
+
+    /**
+     * A scenario file, whose incident happens to the clients of the test: {@code scenario("incidents/stuck.yaml").start()}.
+     *
+     * @param file a path, a resource of the class path, or the name of an included scenario
+     * @return the file, which does not run yet
+     */
+    public ScenarioStart scenario(String file) {
+        return new ScenarioStart(file);
     }
 
     /**
@@ -698,6 +748,95 @@ public final class SimCluster implements ExtensionContext.Store.CloseableResourc
         @Override
         public void close() {
             api.faultRemove(number).call();
+        }
+    }
+
+    /** A scenario file that does not run yet. */
+    public final class ScenarioStart {
+        private final Operations.ScenarioStart call = api.scenarioStart();
+
+        private ScenarioStart(String file) {
+            ScenarioFile.parameters(file, "name", "file").forEach(call::set);
+        }
+
+        /**
+         * Starts the clients of the file, too; by default the test's clients take their places.
+         *
+         * @return this
+         */
+        public ScenarioStart withClients() {
+            call.startClients(true);
+            return this;
+        }
+
+        /**
+         * Runs it although the cluster's release or settings are not those of the file.
+         *
+         * @return this
+         */
+        public ScenarioStart anySettings() {
+            call.anySettings(true);
+            return this;
+        }
+
+        /**
+         * Starts it.
+         *
+         * @return the running scenario
+         */
+        public Scenario start() {
+            return new Scenario(call.call().id());
+        }
+    }
+
+    /** A scenario that runs; ends with its try block, or with the test, which fails where an expectation of the file failed. */
+    public final class Scenario implements AutoCloseable {
+        private final long number;
+
+        private Scenario(long number) {
+            this.number = number;
+        }
+
+        /**
+         * Waits until a step is done.
+         *
+         * @param step its name
+         * @param timeout in real time
+         * @return this
+         */
+        public Scenario awaitStep(String step, Duration timeout) {
+            api.scenarioWait(number).step(step).timeout(timeout).call();
+            return this;
+        }
+
+        /**
+         * Waits until all steps are done and all expectations held; one that failed is a {@link SimError} with the report.
+         *
+         * @param timeout in real time
+         * @return the end
+         */
+        public Answers.Scenario awaitEnd(Duration timeout) {
+            return api.scenarioWait(number).timeout(timeout).call();
+        }
+
+        /**
+         * The steps that are done, what it waits for, its progress and its verdict.
+         *
+         * @return its present state
+         */
+        public Answers.Scenario describe() {
+            return api.scenarioGet(number).call();
+        }
+
+        /**
+         * Cancels it if it runs, and clears the faults that its steps have set; it is a {@link SimError} if an expectation failed, unless
+         * {@link #awaitEnd} has thrown that, and no error where it has ended.
+         */
+        @Override
+        public void close() {
+            if (scenarios().contains(number)) {
+                api.scenarioEnd(number).call();
+            }
         }
     }
 

@@ -42,6 +42,20 @@ class FailingTest {
     }
 
     @Test
+    void aScenarioWhoseExpectationsFail(SimCluster kafka) throws java.io.IOException {
+        java.nio.file.Path file = java.nio.file.Files.createTempFile("nobody", ".yaml");
+        java.nio.file.Files.writeString(file, """
+            topics: [{name: orders}]
+            clients: [{name: app, group: billing, topics: [orders]}]
+            steps: [{name: nothing, do: {mark: nothing}}]
+            expect: [{never: {event: mark, text: nothing}}]
+            """);
+        SimCluster.Scenario scenario = kafka.scenario(file.toString()).start();
+        java.nio.file.Files.delete(file);
+        scenario.awaitStep("nothing", java.time.Duration.ofSeconds(20));
+    }
+
+    @Test
     @Kafka(config = "num.partitions")
     void aSettingWithoutAValue(SimCluster kafka) {}
 
