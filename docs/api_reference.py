@@ -71,16 +71,108 @@ async def mirrored(kafka_factory):  # two clusters for a test, on its event loop
 ```
 
 - What a test sets in a shared cluster ends with the test: rules, holds, states of partitions, brokers that are down. What a fixture of
-  a wider scope sets while it is set up is kept, and not checked, as a run of some of the tests may not need it. Topics, groups and
-  records stay, so each test takes names of its own; so does the time of a manual clock. `kafka.requests()` has earlier tests' requests
-  as well: select them by a client id or a group of the test.
+  a wider scope sets while it is set up is kept; a rule of it that never matched is an error at the end of its cluster
+  (`must_hit=False`: is none). Topics, groups and records stay, so each test takes names of its own; so does the time of a manual clock.
+  `kafka.requests()` has earlier tests' requests as well: select them by a client id or a group of the test.
 - In an asyncio test a shared cluster's handles block: `await asyncio.to_thread(kafka_session.group("billing").stable, members=1)`.
 - Arguments are those of the ini file, then the factory's, then those of the marks of the test, class and module, the nearest last. A
   mark of a single test of several that share a cluster is an error.
 - The ini options are `kafka_as_version`, `kafka_brokers`, `kafka_topics` (`orders:6 payments`) and `kafka_config` (lines of
   `name=value`), the defaults of all clusters of the fixtures; `pytest -o kafka_as_version=4.4` is for one run.
-- With pytest-xdist each worker has its own shared clusters.
 - For annotations: `from broker_sim.testing.shared_clusters import KafkaFactory`.
+
+### pytest-xdist
+
+`pytest -n 4` needs no setting. Each test with `kafka` has its own cluster on free ports, each worker its own `kafka_session`, and each
+worker that runs tests of a module its own `kafka_module`; with `--dist loadscope` one worker runs all tests of a module. A port that
+you give (`Cluster(port=9092)`) can be taken by one worker only. Reports, `--kafka-timeline` and `--sim-seed` work as without workers.
+
+### asyncio, anyio and unittest
+
+| test | `kafka` |
+|---|---|
+| `async def` with pytest-asyncio 0.24 or newer, in any mode and with any `loop_scope` | `Cluster` on the test's event loop |
+| `async def` with anyio's mark, on its asyncio backend | `Cluster` on the test's event loop |
+| `def`, also one that calls `asyncio.run` | `ClusterThread` |
+| method of a `unittest.TestCase` or `unittest.IsolatedAsyncioTestCase`, run by pytest | `ClusterThread` |
+
+With anyio; on the trio backend, where aiokafka does not run either, `kafka` is an error, and `kafka_server` works:
+
+```python
+import pytest
+from aiokafka import AIOKafkaConsumer
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.mark.anyio
+@pytest.mark.kafka(topics={"orders": 6})
+async def test_a_group_becomes_stable(kafka):
+    async with AIOKafkaConsumer("orders", bootstrap_servers=kafka.bootstrap, group_id="billing"):
+        await kafka.group("billing").stable(members=1)
+```
+
+On an event loop other than the cluster's a wait needs a thread, or it blocks the clients there:
+
+```python
+import asyncio
+import unittest
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+
+
+async def consume(kafka):
+    async with AIOKafkaConsumer("orders", bootstrap_servers=kafka.bootstrap, group_id="billing"):
+        await asyncio.to_thread(kafka.group("billing").stable, members=1)
+
+
+@pytest.mark.kafka(topics={"orders": 6})
+def test_with_a_loop_of_its_own(kafka):
+    asyncio.run(consume(kafka))
+
+
+@pytest.mark.kafka(topics={"orders": 6})
+class TestBilling(unittest.IsolatedAsyncioTestCase):
+    @pytest.fixture(autouse=True)
+    def _kafka(self, kafka):
+        self.kafka = kafka
+
+    async def test_a_group_becomes_stable(self):
+        await consume(self.kafka)
+```
+
+Without pytest (`python -m unittest`) there are no fixtures, and no checks of theirs; `GROUPS_AT_ONCE` are their two settings:
+
+```python
+import unittest
+
+from aiokafka import AIOKafkaConsumer
+from broker_sim import Cluster, ClusterThread
+
+GROUPS_AT_ONCE = {"config": {"group.initial.rebalance.delay.ms": 0}, "internal_topics": "at-start"}
+
+
+class TestOnItsLoop(unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self):
+        self.kafka = await self.enterAsyncContext(Cluster(topics={"orders": 6}, **GROUPS_AT_ONCE))
+
+    async def test_a_group_becomes_stable(self):
+        async with AIOKafkaConsumer("orders", bootstrap_servers=self.kafka.bootstrap, group_id="billing"):
+            await self.kafka.group("billing").stable(members=1)
+
+
+class TestShared(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.kafka = cls.enterClassContext(ClusterThread(topics={"orders": 6}, **GROUPS_AT_ONCE))
+
+    def test_a_topic_is_there(self):
+        self.assertEqual(self.kafka.topic("orders").partitions, 6)
+```
 """
 
 EXAMPLES = {

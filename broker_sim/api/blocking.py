@@ -27,6 +27,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Protocol
 
+from broker_sim.journal import WaitTimeout
+
 __all__ = ["FACES", "Blocking", "LoopThread", "plain"]
 
 _ATOMS = (type(None), bool, int, float, complex, str, bytes, enum.Enum, BaseException, type)
@@ -122,9 +124,15 @@ class Blocking:
                 result = await result
             return _carried(result, self._thread)
 
-        if _running_loop() is getattr(self._thread, "_loop", self):
+        here = _running_loop()
+        if here is getattr(self._thread, "_loop", self):
             raise RuntimeError("this is the cluster's own thread, where a call would wait for itself")
-        return _brought(self._thread._await(call()), self)
+        try:
+            return _brought(self._thread._await(call()), self)
+        except WaitTimeout as error:
+            if here is not None:
+                error.add_note(_BLOCKS)
+            raise
 
 
 FACES = {
@@ -145,6 +153,10 @@ FACES = {
     )
 }
 """The blocking class, by the name of the class that it wraps."""
+
+
+_BLOCKS = "this call blocked the event loop of its thread, and the clients there: await asyncio.to_thread(...) lets them run meanwhile"
+"""For a wait that timed out. A group whose members are on that loop can't become Stable before it ends."""
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

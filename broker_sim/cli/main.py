@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import itertools
 import os
 import sys
@@ -128,6 +129,10 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code. Exits with code 2 for arguments that are wrong."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(
+            errors="replace"
+        )  # Windows writes files and pipes in a code page that has no box-drawing characters
     try:
         if words[:2] == ["completion", "--words"]:
             return _complete(words[2:])

@@ -396,7 +396,7 @@ def _timeline(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
 
     for form, path in wanted.items():
         try:
-            Path(path).write_text(drawn(form))
+            Path(path).write_text(drawn(form), encoding="utf-8")
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror or error}") from None
     if not wanted:

@@ -14,7 +14,7 @@ from pathlib import Path
 from broker_sim.common.text import UsageError
 from broker_sim.journal.vocabulary import Event, with_current_names
 
-_CLOEXEC = getattr(os, "O_CLOEXEC", 0)  # Windows has none, where no child gets a descriptor unasked
+_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)  # Windows has the second alone
 
 __all__ = ["JournalError", "JournalFiles", "plain", "read"]
 
@@ -47,7 +47,7 @@ class JournalFiles:
     def _open(self) -> int:
         self._number, self._size = self._number + 1, 0
         part = self._path.with_name(self._path.name + ".part")
-        return os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CLOEXEC, 0o644)
+        return os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o644)
 
     def write(self, record: Event) -> bool:
         """Write one line; returns False if the disk fails, after which no more files are written."""

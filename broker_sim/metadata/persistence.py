@@ -14,6 +14,7 @@ Rules:
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -149,6 +150,9 @@ class Persistence:
 
     def _clear(self, path: Path) -> None:
         """Make room for a new partition's directory (rule 5). Raises OSError."""
+        if path.name not in self.files.names(path.parent):
+            reason = "the file system does not distinguish upper and lower case, and another topic has this directory"
+            raise FileExistsError(errno.EEXIST, reason, str(path))
         if self._is_left_over(path):
             self.files.remove_dir(path, last=meta_files.PARTITION_FILE)
             return

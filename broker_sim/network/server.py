@@ -51,13 +51,15 @@ if sys.platform == "win32":  # where that would let two brokers have one port, a
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound socket, not yet listening; port 0 takes a free one, host "" all addresses. Raises OSError (port in use, no address)."""
+    """A bound socket, not yet listening; port 0 takes a free one, host "" all addresses. Of a name that has addresses of both kinds,
+    such as localhost, IPv4 is taken, as Java does. Raises OSError (port in use, no address)."""
     # Bytes, if it is ASCII, as for a text Python loads the tables of IDNA: 5 million instructions.
     name = (host.encode() if host.isascii() else host) or None
     try:
         found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except UnicodeError:
         raise OSError("it is not a host name") from None
+    found.sort(key=lambda one: one[0] is not socket.AF_INET)  # macOS and Windows have IPv6 first
     family, kind, proto, _, address = found[0]
     sock = socket.socket(family, kind, proto)
     try:

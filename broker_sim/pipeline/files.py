@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Protocol, Self
 from urllib.parse import unquote, urlsplit
 
 from broker_sim.common.text import UsageError
+from broker_sim.storage.files import read_at
 
 __all__ = ["FileEntry", "Source", "base_name", "entry", "expand", "inside", "listing", "names_of", "parent", "through"]
 
@@ -225,7 +226,7 @@ class Source:
         if self._file is not None:
             return bytes(self._file.read_at(size, position))
         parts = []
-        while size > 0 and (part := _pread(self._fd, size, position)):
+        while size > 0 and (part := read_at(self._fd, size, position)):
             parts.append(part)
             size, position = size - len(part), position + len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -242,10 +243,3 @@ class Source:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def _pread(fd: int, size: int, position: int) -> bytes:
-    if hasattr(os, "pread"):
-        return os.pread(fd, size, position)
-    os.lseek(fd, position, os.SEEK_SET)
-    return os.read(fd, size)

@@ -15,7 +15,7 @@ import signal
 from collections.abc import Callable, Sequence
 
 from broker_sim.common.text import UsageError, duration_text
-from broker_sim.scenario.clients import Access
+from broker_sim.scenario.clients import Access, need_process_groups
 
 __all__ = ["ADDRESS", "Attached"]
 
@@ -39,6 +39,7 @@ class Attached:
 
     async def start(self, access: Access, ended: Callable[[], object]) -> None:
         """Start it. Raises UsageError where that can't be."""
+        need_process_groups()
         words = [word.replace("{bootstrap}", access.bootstrap) for word in self.command]
         environment = {**os.environ, "BOOTSTRAP": access.bootstrap, "BROKER_SIM_BOOTSTRAP": access.bootstrap}
         environment |= {name.upper().replace(".", "_"): value for name, value in access.security.items()}

@@ -145,6 +145,14 @@ def _report_in(line: str, client: str) -> tuple[str, dict[str, Any]]:
     return str(details.pop("reports")), details
 
 
+def need_process_groups() -> None:
+    """Raise UsageError on a system without POSIX signals to a process and what it has started."""
+    if not hasattr(os, "killpg"):
+        raise UsageError(
+            "clients in processes of their own need Linux or macOS; scenarios in virtual time (--virtual) do not"
+        )
+
+
 class ProcessClient(ScenarioClient):
     """A client that is a process."""
 
@@ -161,6 +169,7 @@ class ProcessClient(ScenarioClient):
     async def start(self) -> None:
         if self.running:
             return
+        need_process_groups()
         self._end_requested = False
         self.errors.clear()
         try:

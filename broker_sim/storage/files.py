@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+_FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | _NO_LINKS
+"""Of an open file. Without O_BINARY, which only Windows has, "\\n" would be two bytes there."""
+
+
 class Closable(Protocol):
     """An object with a file descriptor that it can open again."""
 
@@ -30,6 +35,9 @@ class Files:
 
     real = True
     """Whether the paths are those of the machine, so that others can be given them."""
+
+    can_remove_open = sys.platform != "win32"
+    """Whether a file that is open can be removed, and renamed. A reader that is slow keeps none open where it can't."""
 
     def __init__(self, max_open: int | None = None) -> None:
         self._max_open = max_open
@@ -49,17 +57,22 @@ class Files:
 
     def open(self, path: Path, *, create: bool = False) -> int:
         """Descriptor for reading and writing; `create` makes an absent file. A link is not followed: that is ELOOP."""
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0), 0o644)
+        if not _NO_LINKS and path.is_symlink():
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        return os.open(path, _FLAGS | (os.O_CREAT if create else 0), 0o644)
 
     def close(self, fd: int) -> None:
         os.close(fd)
 
     def write(self, fd: int, data: bytes, position: int) -> int:
         """One pwrite: the number of bytes written, which a full disk makes smaller than asked."""
-        return os.pwrite(fd, data, position)
+        if hasattr(os, "pwrite"):
+            return os.pwrite(fd, data, position)
+        os.lseek(fd, position, os.SEEK_SET)
+        return os.write(fd, data)
 
     def read(self, fd: int, size: int, position: int) -> bytes:
-        return os.pread(fd, size, position)
+        return read_at(fd, size, position)
 
     def size(self, fd: int) -> int:
         return os.fstat(fd).st_size
@@ -72,7 +85,7 @@ class Files:
         os.ftruncate(fd, size)
 
     def sync(self, fd: int) -> None:
-        os.fdatasync(fd)
+        getattr(os, "fdatasync", os.fsync)(fd)  # macOS and Windows have fsync alone
 
     def sync_dir(self, path: Path) -> None:
         """Make creations and renames in a directory durable, where the system can."""
@@ -139,21 +152,12 @@ class Files:
         return total, free
 
     def lock(self, path: Path) -> Closable:
-        """Create the file, and lock it until it is closed. Raises BlockingIOError if another process has the lock, OSError on a system
-        without fcntl."""
-        try:
-            import fcntl
-        except ImportError:  # Windows: without pread and O_NOFOLLOW as well
-            raise OSError(
-                errno.ENOTSUP, "data directories need Linux or macOS; without one logs are in memory"
-            ) from None
+        """Create the file, and lock it until it is closed. Raises BlockingIOError if another process has the lock."""
         if path.is_symlink() or (path.exists() and not path.is_file()):
             raise OSError(f"{path} is a link, or not a regular file")
         handle = path.open("a")
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # against other clusters, of this process too
-            if sys.platform != "darwin":  # where one kind of lock excludes the other, of the same process too
-                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # against a JVM: what Java locks is the other kind
+            _lock(handle.fileno())
         except OSError as error:
             handle.close()
             raise BlockingIOError(*error.args) from None
@@ -207,6 +211,28 @@ class Files:
             raise
         if sync:
             self.sync_dir(path.parent)
+
+
+def read_at(fd: int, size: int, position: int) -> bytes:
+    """One pread. Without it, as on Windows, the file's position changes: one thread at a time."""
+    if hasattr(os, "pread"):
+        return os.pread(fd, size, position)
+    os.lseek(fd, position, os.SEEK_SET)
+    return os.read(fd, size)
+
+
+def _lock(fd: int) -> None:
+    """Lock a file against other clusters and against a JVM, or raise OSError."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)  # its first byte: Java locks all that a file can have
+        return
+    import fcntl
+
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # against other clusters, of this process too
+    if sys.platform != "darwin":  # where one kind of lock excludes the other, of the same process too
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # against a JVM: what Java locks is the other kind
 
 
 def _most_descriptors() -> int:

@@ -438,7 +438,7 @@ class DiskSegment:
                     break
                 at += size
             limit = at
-        if limit - start < SLICE_BYTES:  # a large batch that must come whole, too
+        if limit - start < SLICE_BYTES or not self._files.can_remove_open:  # a large batch that must come whole, too
             return self.read(offset, max_bytes, up_to_offset, min_one)
         return DiskSlice(self._files, self.log_path, start, limit - start)
 
@@ -526,6 +526,7 @@ class DiskSegment:
 
     def rename(self, suffix: str) -> None:
         """Give its files another suffix (".cleaned", ".swap" or none), durably; the log file goes last."""
+        self.close()  # for systems that rename no open file
         stem = self.log_path.name.partition(".log")[0]
         kinds = (
             ("index", "timeindex", "txnindex") if self._files.exists(self.path("txnindex")) else ("index", "timeindex")

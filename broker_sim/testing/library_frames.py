@@ -12,17 +12,19 @@ from broker_sim.common.code_owner import is_users
 __all__ = ["cut_library_frames"]
 
 
-def cut_library_frames(error: BaseException) -> None:
-    """Drop the frames behind the last one of the user's code; for other errors, do nothing."""
+def cut_library_frames(error: BaseException) -> bool:
+    """Drop the frames behind the last one of the user's code; for other errors, do nothing. Returns whether frames were dropped."""
     from broker_sim.common.text import UsageError
     from broker_sim.journal import WaitTimeout
 
     if not isinstance(error, WaitTimeout | UsageError):
-        return
+        return False
     last, entry = None, error.__traceback__
     while entry is not None:
         if is_users(entry.tb_frame.f_code):
             last = entry
         entry = entry.tb_next
-    if last is not None:
-        last.tb_next = None
+    if last is None or last.tb_next is None:
+        return False
+    last.tb_next = None
+    return True

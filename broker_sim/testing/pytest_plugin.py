@@ -9,8 +9,8 @@
     @pytest.mark.kafka(brokers=3, topics={"orders": 6}, as_version="3.9", config={"num.partitions": 4})
     def test_with_options(kafka_server): ...
 
-* ``kafka``: a started `broker_sim.Cluster` on the event loop of your async fixtures, whatever mode pytest-asyncio is in.
-  A synchronous test that asks for it gets ``kafka_server``.
+* ``kafka``: a started `broker_sim.Cluster` on the event loop of the test, whatever mode and loop scope pytest-asyncio has.
+  A synchronous test that asks for it gets ``kafka_server``, and so does a method of a unittest.TestCase, which runs its own loop.
 * ``kafka_server``: a started `broker_sim.ClusterThread`; ``kafka_bootstrap``: its address.
 * ``kafka_session`` and ``kafka_module``: a `ClusterThread` that all tests share, or those of a module. ``kafka_factory`` starts
   clusters for fixtures of your own. Their tests have the same checks and reports, of what is theirs alone; what a test sets there
@@ -104,7 +104,12 @@ _OUTCOME: pytest.StashKey[ScenarioOutcome] = pytest.StashKey()
 """What came of a test's scenario."""
 
 _ON_ASYNCIO, _ON_ANYIO = "_kafka_on_asyncio", "_kafka_on_anyio"
-"""The fixtures behind ``kafka`` in an async test, by the plugin that runs it."""
+"""The fixtures behind ``kafka`` in an async test, by the plugin that runs it; of pytest-asyncio one for each scope of a loop."""
+
+_ASYNC_FIXTURES = "broker_sim_async_fixtures"
+"""The plugin that has these fixtures."""
+
+_LOOP_SCOPES = ("function", "class", "module", "package", "session")
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -159,14 +164,17 @@ def pytest_configure(config: pytest.Config) -> None:
         "sim(seeds=range(20), faults=None, order='fifo', waive=(), invariants=True, link=None, repeat=0.05, budget=100, "
         "budget_s=30): run the test in a simulated world for each seed (fixture sim)",
     )
-    fixtures: Any = types.ModuleType("broker_sim_async_fixtures")
+    fixtures: Any = types.ModuleType(_ASYNC_FIXTURES)
     if config.pluginmanager.has_plugin("asyncio"):
         import pytest_asyncio
 
-        setattr(fixtures, _ON_ASYNCIO, pytest_asyncio.fixture(_running_cluster()))
+        fixture: Any = pytest_asyncio.fixture
+        takes_scope = "loop_scope" in inspect.signature(fixture).parameters  # since 0.24
+        for scope in _LOOP_SCOPES if takes_scope else ():
+            setattr(fixtures, f"{_ON_ASYNCIO}_{scope}", fixture(loop_scope=scope)(_running_cluster()))
     if config.pluginmanager.has_plugin("anyio"):
         setattr(fixtures, _ON_ANYIO, pytest.fixture(_running_cluster()))
-    config.pluginmanager.register(fixtures, "broker_sim_async_fixtures")
+    config.pluginmanager.register(fixtures, _ASYNC_FIXTURES)
 
 
 def _running_cluster() -> Callable[[pytest.FixtureRequest], AsyncIterator[Cluster]]:
@@ -197,16 +205,40 @@ def kafka(request: pytest.FixtureRequest) -> Cluster | ClusterThread:
     node: pytest.Item = request.node
     test = getattr(node, "obj", None)
     test = getattr(getattr(test, "hypothesis", None), "inner_test", test)
-    if not inspect.iscoroutinefunction(test):
+    if not inspect.iscoroutinefunction(test) or _is_of_unittest(node):
         name = "kafka_server"
-    elif node.get_closest_marker("anyio") and not node.get_closest_marker("asyncio"):
+    elif "anyio_backend" in request.fixturenames and not node.get_closest_marker("asyncio"):
         name = _ON_ANYIO
-    elif request.config.pluginmanager.has_plugin("asyncio"):
-        name = _ON_ASYNCIO
+        backend = request.getfixturevalue("anyio_backend_name")
+        if backend != "asyncio":
+            pytest.fail(
+                f"the fixture kafka runs on asyncio, and this test on anyio's backend {backend!r}: define the fixture anyio_backend "
+                "to return 'asyncio', or use kafka_server, which has a thread of its own",
+                pytrace=False,
+            )
     else:
-        raise pytest.UsageError("the fixture kafka needs pytest-asyncio or anyio in an async test")
+        name = f"{_ON_ASYNCIO}_{_loop_scope(node)}"
+        if not hasattr(request.config.pluginmanager.get_plugin(_ASYNC_FIXTURES), name):
+            needs = "pytest-asyncio or anyio in an async test (pytest-asyncio 0.24 or newer)"
+            raise pytest.UsageError(f"the fixture kafka needs {needs}")
     _watch_awaits(node)
     return request.getfixturevalue(name)  # type: ignore[no-any-return]
+
+
+def _is_of_unittest(item: pytest.Item) -> bool:
+    """Whether a test is a method of a unittest.TestCase, which brings its own event loop."""
+    unittest, of = sys.modules.get("unittest"), getattr(item, "cls", None)
+    return unittest is not None and of is not None and issubclass(of, unittest.TestCase)
+
+
+def _loop_scope(item: pytest.Item) -> str:
+    """The scope of the event loop on which pytest-asyncio runs a test. A cluster on another loop would stand still meanwhile."""
+    marker = item.get_closest_marker("asyncio")
+    given = {} if marker is None else marker.kwargs
+    default = "function"
+    with contextlib.suppress(ValueError):  # it has no such option before 0.26
+        default = item.config.getini("asyncio_default_test_loop_scope")
+    return str(given.get("loop_scope") or given.get("scope") or default)
 
 
 def _blocked(item: pytest.Item, text: str) -> None:
@@ -294,6 +326,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if "broker_sim.api.cluster" in sys.modules:
         _watch_awaits(item)
     result = yield
+    if getattr(
+        item, "_excinfo", None
+    ):  # a method of a unittest.TestCase that failed, or was skipped, which pytest reports later
+        return result
     unawaited = item.stash.get(_UNAWAITED, None)
     if unawaited is not None and unawaited.lines:
         text = unawaited.text()
@@ -334,11 +370,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
         item.config.stash[_SHARED].end(item)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that failed shows what became of its groups."""
+@pytest.hookimpl(specname="pytest_runtest_makereport")
+def pytest_makereport_without_library_frames(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Called between pytest's own hooks: unittest's has put the error of a TestCase in ``call``, and the report is not made yet."""
     if (
         call.excinfo is not None
         and "broker_sim.journal" in sys.modules
@@ -346,7 +380,15 @@ def pytest_runtest_makereport(
     ):
         from broker_sim.testing.library_frames import cut_library_frames
 
-        cut_library_frames(call.excinfo.value)
+        if cut_library_frames(call.excinfo.value):
+            call.excinfo = pytest.ExceptionInfo.from_exception(call.excinfo.value)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that failed shows what became of its groups."""
     report = yield
     unawaited = item.stash.get(_UNAWAITED, None)
     if call.when == "call" and report.failed and unawaited is not None and unawaited.lines:

@@ -44,7 +44,8 @@ def test_franz_go_is_led_through_incidents(tmp_path: Path) -> None:
     failed = [name for name, outcome in outcomes.items() if outcome != "PASS"]
     if failed or code != 0:
         pytest.fail(f"failed: {', '.join(failed) or f'exit code {code}'}\n{output}", pytrace=False)
-    declared = re.findall(r"^func (Test\w+)\(t \*testing\.T\)", (HERE / "brokersim_test.go").read_text(), re.MULTILINE)
+    sources = "\n".join(path.read_text() for path in HERE.glob("*_test.go"))
+    declared = re.findall(r"^func (Test\w+)\(t \*testing\.T\)", sources, re.MULTILINE)
     assert set(outcomes) == set(declared)
 
 

@@ -51,10 +51,11 @@ def declared(path: str) -> set[str]:
 
 @pytest.mark.clients
 @pytest.mark.timeout(2 * BUILD_S + RUN_S)
-def test_kafkajs_is_led_through_incidents(tmp_path: Path) -> None:
-    code, output, outcomes = outcomes_of("billing.test.js", tmp_path, on_path(tmp_path))
+@pytest.mark.parametrize("path", ["billing.test.js", "migration.test.js"])
+def test_kafkajs_is_led_through_incidents(tmp_path: Path, path: str) -> None:
+    code, output, outcomes = outcomes_of(path, tmp_path, on_path(tmp_path))
     assert code == 0, output
-    assert outcomes == dict.fromkeys(declared("billing.test.js"), "ok"), output
+    assert outcomes == dict.fromkeys(declared(path), "ok"), output
 
 
 @pytest.mark.clients

@@ -412,7 +412,7 @@ def draw_case(case: Case, directory: Path | None = None, width: int = 100) -> tu
         assert directory is not None
         directory.mkdir(parents=True, exist_ok=True)
         files.append(directory / f"{case.workload}-{case.seed}-{re.sub(r'[^a-zA-Z0-9]+', '-', group)}.html")
-        files[-1].write_text(html(events, group, f"{case.workload}, seed {case.seed}: {group}"))
+        files[-1].write_text(html(events, group, f"{case.workload}, seed {case.seed}: {group}"), encoding="utf-8")
     lines = [*_shown_lines(failing.records), *_shown_lines(_beside(failing, events)), *_shown_lines(failing.moment)]
     return "\n".join([*lines, *(timeline(events, group, width) for group in groups)]), tuple(files)
 
