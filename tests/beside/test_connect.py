@@ -1,0 +1,97 @@
+"""Kafka Connect in distributed mode: two workers copy a file through a topic into another file, one of them is killed, and the other
+takes its connectors and tasks over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_sim import ClusterThread
+from tests.beside.connect import Worker
+from tests.beside.programs import UP_S
+from tests.clients.driver import eventually
+from tests.clients.exactly_once import cluster
+
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(400)]  # may have to fetch Kafka Connect first
+
+LINES = 200
+SETTINGS = {
+    "scheduled_rebalance_max_delay_ms": "1000",  # how long a lost worker's tasks wait for its return
+    "consumer_session_timeout_ms": "6000",  # of a sink's consumers
+    "consumer_heartbeat_interval_ms": "1000",
+}
+Work = set[tuple[str, int]]
+
+
+@pytest.fixture
+def kafka() -> Iterator[ClusterThread]:
+    with cluster("4.1") as thread:
+        yield thread
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text().split() if path.exists() else []
+
+
+def given(kafka: ClusterThread) -> dict[str, Work]:
+    """What each worker runs, as the group has it."""
+    workers = {member.client_id: member.worker or {} for member in kafka.group("connect").members}
+    return {
+        name: {(connector, task) for connector, tasks in worker.get("tasks", {}).items() for task in tasks}
+        for name, worker in workers.items()
+    }
+
+
+def all_of(work: dict[str, Work]) -> list[tuple[str, int]]:
+    """The tasks of all workers; one that runs twice is there twice."""
+    return sorted(task for tasks in work.values() for task in tasks)
+
+
+def test_tasks_move_to_the_worker_that_is_left(kafka: ClusterThread, tmp_path: Path) -> None:
+    source, sink = tmp_path / "in.txt", tmp_path / "out.txt"
+    lines = [f"line-{number}" for number in range(2 * LINES)]
+    source.write_text("".join(f"{line}\n" for line in lines[:LINES]))
+    stream = "org.apache.kafka.connect.file.FileStream"
+    read = {"connector.class": f"{stream}SourceConnector", "file": str(source), "topic": "out"}
+    write = {"connector.class": f"{stream}SinkConnector", "file": str(sink), "topics": "out", "tasks.max": "2"}
+    tasks = [("read", 0), ("write", 0), ("write", 1)]
+    group = kafka.group("connect")
+    with (
+        Worker(kafka.bootstrap, tmp_path, "w-1", **SETTINGS) as one,
+        Worker(kafka.bootstrap, tmp_path, "w-2", **SETTINGS) as two,
+    ):
+        group.stable(members=2, timeout=UP_S)
+        one.ask("/connectors", {"name": "read", "config": read})
+        two.ask("/connectors", {"name": "write", "config": write})
+        one.running("read", 1)
+        one.running("write", 2)
+        eventually("the lines are copied", lambda: sorted(lines_of(sink)) == sorted(lines[:LINES]), timeout_s=UP_S)
+        work = eventually("all tasks are given", lambda: given(kafka), lambda work: all_of(work) == tasks, UP_S)
+        assert all(work.values()), work  # each worker has some
+
+        leader = next(member.client_id for member in group.members if member.leader)
+        left, lost = (one, two) if leader == "w-1" else (two, one)
+        lost.kill()
+        expected = {left.name: set(tasks)}
+        eventually(f"{left.name} has all tasks", lambda: given(kafka), lambda work: work == expected, UP_S)
+        left.running("read", 1)
+        left.running("write", 2)
+        with source.open("a") as more:
+            more.writelines(f"{line}\n" for line in lines[LINES:])
+        eventually("all lines are copied", lambda: set(lines_of(sink)) == set(lines), timeout_s=UP_S)
+
+        explained = " ".join(group.explain().split())
+        assert f"the session of {lost.name} at /127.0.0.1 expired after 6 s" in explained
+        assert (
+            "The leader delays its next assignment by 1 s: until then the connectors and tasks of lost workers"
+            in explained
+        )
+        assert (
+            f"began because the leader {left.name} at /127.0.0.1 joined again when its delay of 1 s had passed"
+            in explained
+        )
+        for word in ("subscription", "topic", "partition "):  # a worker has none
+            assert word not in explained, explained
+        assert f"generation {group.generation} Stable" in group.timeline()
