@@ -14,33 +14,24 @@ __all__ = ["VERSION", "Worker"]
 
 VERSION = "4.1.0"
 
-_WORKER = {
-    "group.id": "connect",
-    "key.converter": "org.apache.kafka.connect.storage.StringConverter",
-    "value.converter": "org.apache.kafka.connect.storage.StringConverter",
-    "config.storage.topic": "connect-configs",
-    "offset.storage.topic": "connect-offsets",
-    "status.storage.topic": "connect-status",
-    "config.storage.replication.factor": "1",
-    "offset.storage.replication.factor": "1",
-    "status.storage.replication.factor": "1",
-    "offset.storage.partitions": "3",
-    "status.storage.partitions": "1",
-    "plugin.discovery": "service_load",
-    "session.timeout.ms": "6000",
-    "heartbeat.interval.ms": "1000",
-}
+_SETTINGS = Path(__file__).parents[2] / "examples" / "connect.properties"
+_SESSION = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000"}
 
 
 class Worker(Program):
-    """A worker of the group ``connect``; ``settings`` are added to its own."""
+    """A worker of the group ``connect``: with examples/connect.properties, and ``settings`` that win over those."""
 
     def __init__(self, bootstrap: str, directory: Path, name: str = "worker", **settings: str) -> None:
         port = free_port()
         own = {"listeners": f"http://127.0.0.1:{port}", "plugin.path": str(directory), "bootstrap.servers": bootstrap}
-        lines = {**_WORKER, **own, "client.id": name, **{key.replace("_", "."): v for key, v in settings.items()}}
+        changed = {**own, **_SESSION, "client.id": name}
+        changed |= {key.replace("_", "."): value for key, value in settings.items()}
         properties = directory / f"{name}.properties"
-        properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        lines = [
+            _SETTINGS.read_text(),
+            *(f"{key}={value}\n" for key, value in changed.items()),
+        ]  # the last one of a key wins
+        properties.write_text("".join(lines))
         main = "org.apache.kafka.connect.cli.ConnectDistributed"
         super().__init__(name, java("-cp", connect_classpath(VERSION), main, str(properties)), directory, port)
 

@@ -7,7 +7,7 @@ import os
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -25,9 +25,11 @@ UP_S = 120.0
 
 
 class Program:
-    """A process with a log in ``directory`` and an HTTP port; the end of a ``with`` block kills it."""
+    """A process with a log in ``directory`` and an HTTP port; the end of a ``with`` block kills it. ``env``: more variables."""
 
-    def __init__(self, name: str, command: Sequence[str], directory: Path, port: int) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], directory: Path, port: int, env: Mapping[str, str] | None = None
+    ) -> None:
         self.name, self.port, self.log = name, port, directory / f"{name}.log"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -36,7 +38,7 @@ class Program:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "LC_ALL": "C"},
+                env={**os.environ, "LC_ALL": "C", **(env or {})},
             )
 
     def __enter__(self) -> Self:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import yaml
+
 from tests.beside.programs import Program, java
 from tests.clients.clients import java_command
 from tests.support.maven import maven_classpath, unpacked
@@ -17,10 +19,11 @@ VERSION = "3.0.9"
 SERDES = "3.1.7"
 
 _HERE = Path(__file__).parent
+_COMPOSE = _HERE.parents[1] / "docker-compose.yml"
 
 
 class Registry(Program):
-    """A registry whose storage is a topic on ``bootstrap``."""
+    """A registry whose storage is a topic on ``bootstrap``, with the variables of docker-compose.yml."""
 
     def __init__(self, bootstrap: str, directory: Path) -> None:
         port = free_port()
@@ -29,13 +32,13 @@ class Registry(Program):
             "quarkus.http.host": "127.0.0.1",
             "quarkus.http.port": port,
             "quarkus.log.level": "WARN",
-            "apicurio.storage.kind": "kafkasql",
-            "apicurio.kafkasql.bootstrap.servers": bootstrap,
             "apicurio.kafkasql.consumer.poll.timeout": 200,  # each start waits so long for more of the journal
         }
         options = [f"-D{name}={value}" for name, value in settings.items()]
         jar = content / f"apicurio-registry-app-{VERSION}-runner.jar"
-        super().__init__("registry", java(*options, "-jar", str(jar), memory="400m"), directory, port)
+        services = yaml.safe_load(_COMPOSE.read_text())["services"]
+        env = {**services["registry"]["environment"], "APICURIO_KAFKASQL_BOOTSTRAP_SERVERS": bootstrap}
+        super().__init__("registry", java(*options, "-jar", str(jar), memory="400m"), directory, port, env)
 
     def ready(self) -> None:
         """Waits until it has read its journal."""

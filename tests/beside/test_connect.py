@@ -18,7 +18,6 @@ pytestmark = [pytest.mark.clients, pytest.mark.timeout(400)]  # may have to fetc
 
 LINES = 200
 SETTINGS = {
-    "scheduled_rebalance_max_delay_ms": "1000",  # how long a lost worker's tasks wait for its return
     "consumer_session_timeout_ms": "6000",  # of a sink's consumers
     "consumer_heartbeat_interval_ms": "1000",
 }
@@ -49,6 +48,16 @@ def all_of(work: dict[str, Work]) -> list[tuple[str, int]]:
     return sorted(task for tasks in work.values() for task in tasks)
 
 
+def places(worker: Worker) -> dict[tuple[str, int], int]:
+    """On which worker's port each task runs, as Connect says, once all run."""
+    statuses = {name: worker.running(name, count) for name, count in (("read", 1), ("write", 2))}
+    return {
+        (name, task["id"]): int(task["worker_id"].rpartition(":")[2])
+        for name, status in statuses.items()
+        for task in status["tasks"]
+    }
+
+
 def test_tasks_move_to_the_worker_that_is_left(kafka: ClusterThread, tmp_path: Path) -> None:
     source, sink = tmp_path / "in.txt", tmp_path / "out.txt"
     lines = [f"line-{number}" for number in range(2 * LINES)]
@@ -65,19 +74,20 @@ def test_tasks_move_to_the_worker_that_is_left(kafka: ClusterThread, tmp_path: P
         group.stable(members=2, timeout=UP_S)
         one.ask("/connectors", {"name": "read", "config": read})
         two.ask("/connectors", {"name": "write", "config": write})
-        one.running("read", 1)
-        one.running("write", 2)
         eventually("the lines are copied", lambda: sorted(lines_of(sink)) == sorted(lines[:LINES]), timeout_s=UP_S)
         work = eventually("all tasks are given", lambda: given(kafka), lambda work: all_of(work) == tasks, UP_S)
         assert all(work.values()), work  # each worker has some
+        ports = {one.name: one.port, two.name: two.port}
+        at = {task: ports[name] for name, given_tasks in work.items() for task in given_tasks}
+        eventually("Connect shows the tasks there, too", lambda: places(one), lambda shown: shown == at, UP_S)
 
         leader = next(member.client_id for member in group.members if member.leader)
         left, lost = (one, two) if leader == "w-1" else (two, one)
         lost.kill()
         expected = {left.name: set(tasks)}
         eventually(f"{left.name} has all tasks", lambda: given(kafka), lambda work: work == expected, UP_S)
-        left.running("read", 1)
-        left.running("write", 2)
+        on_one = dict.fromkeys(tasks, left.port)
+        eventually("Connect shows all tasks there", lambda: places(left), lambda shown: shown == on_one, UP_S)
         with source.open("a") as more:
             more.writelines(f"{line}\n" for line in lines[LINES:])
         eventually("all lines are copied", lambda: set(lines_of(sink)) == set(lines), timeout_s=UP_S)
