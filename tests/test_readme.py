@@ -114,13 +114,17 @@ def test_make_targets_that_the_documents_name_exist() -> None:
     assert named <= targets
 
 
+def _runs(compose: list[str]) -> bool:
+    if shutil.which(compose[0]) is None:
+        return False
+    return not subprocess.run([*compose, "version"], capture_output=True, check=False).returncode
+
+
 def test_the_compose_file_is_valid() -> None:
-    compose = ["docker", "compose"]
-    if (
-        shutil.which("docker") is None
-        or subprocess.run([*compose, "version"], capture_output=True, check=False).returncode
-    ):
+    compose = next(filter(_runs, (["docker", "compose"], ["docker-compose"])), None)
+    if compose is None:
         pytest.skip("docker compose is not installed")
-    command = [*compose, "--file", str(ROOT / "docker-compose.yml"), "config", "--quiet"]
+    profiles = ["--profile", "registry", "--profile", "connect", "--profile", "ui"]
+    command = [*compose, *profiles, "--file", str(ROOT / "docker-compose.yml"), "config", "--quiet"]
     done = processes.run(command)
     assert done.returncode == 0, done.stderr

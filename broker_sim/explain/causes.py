@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Any
 
 from broker_sim.common.answers import rows
-from broker_sim.common.text import visible
+from broker_sim.common.text import duration_text, visible
 from broker_sim.explain.events import Call, Event, GroupSnapshot, items, names_in, number, table, text
 from broker_sim.explain.model import History, Incident
 from broker_sim.explain.phrases import caller, shortened
@@ -248,8 +248,10 @@ class Causes:
             result.grown_topics = list(
                 dict.fromkeys(words for ts, topic, words in self.grown if ts >= since and topic in has)
             )
-        result.metadata = worker_changes(table(old, "worker"), table(new, "worker")) or self._owned_changes(
-            name, result.call
+        result.metadata = (
+            worker_changes(table(old, "worker"), table(new, "worker"))
+            or self._delay_passed(result.ts_ms)
+            or self._owned_changes(name, result.call)
         )
         changed = bool(result.added_topics or result.lost_topics)
         refusal = self.last_refusal.get(name)
@@ -264,6 +266,13 @@ class Causes:
             result.kind = "rejoined"
         else:
             result.kind = "leader_rejoined" if leads and not changed else "metadata_changed"
+
+    def _delay_passed(self, ts_ms: int) -> str:
+        """Whether a worker of Connect joins again as the delay of the last assignment has passed."""
+        last = self.past.rebalances[-1] if self.past.rebalances else None
+        if last is None or not last.delay_ms or last.ended_ms is None or ts_ms - last.ended_ms < last.delay_ms:
+            return ""
+        return f"when its delay of {duration_text(last.delay_ms)} had passed"
 
     def _owned_changes(self, member: str, call: Call | None) -> str:
         """The partitions that a member has revoked since its last JoinGroup, or else got: steps of a cooperative assignor."""
@@ -350,6 +359,11 @@ def owned(join: Event) -> set[tuple[str, int]]:
             for partition in some
         }
     return set()
+
+
+def delay_of(member: Mapping[str, Any]) -> int:
+    """How long the leader of Connect's workers delays its next assignment, ms; 0 for other members."""
+    return number(table(member, "worker"), "delay_ms") or 0
 
 
 def worker_changes(old: Event, new: Event) -> str:

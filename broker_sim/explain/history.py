@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from broker_sim.common.text import visible
-from broker_sim.explain.causes import Causes
+from broker_sim.explain.causes import Causes, delay_of
 from broker_sim.explain.cluster_events import ClusterEvents
 from broker_sim.explain.deliveries import ShareGroupReader as Deliveries
 from broker_sim.explain.epoch_steps import EpochSteps, from_epochs, note_holdings
@@ -270,6 +270,8 @@ class _HistoryReader:
                 self._within(rebalance, step)
             elif turn == "closed":
                 self._closed(rebalance, step)
+            elif turn == "ended" and step.after is not None:
+                rebalance.delay_ms = max(map(delay_of, step.after.members.values()), default=0)
         if step.after is None or step.after.state == DEAD:
             self.causes.group_removed(step.cause, step.before, self.order)
 

@@ -104,6 +104,7 @@ class Rebalance(Phases):
     appended_ms: int | None = None
     append_error: str | None = None
     append_committed: bool = False
+    delay_ms: int = 0  # Connect: how long the leader delays its next assignment
     order: int = 0  # of its first event in the journal
     conditions: list[Span] = field(default_factory=list)
     faults: list[Call] = field(default_factory=list)

@@ -37,7 +37,12 @@ SAME_MS = 20
 def rebalance_text(past: History, rebalance: Rebalance, *, dated: bool = True) -> str:
     """Why it began (``dated``: and when), who held it up, how it ended."""
     sentences = [_beginning(past, rebalance, dated), *_window(past, rebalance), *_assignment(past, rebalance)]
-    sentences += [_ending(past, rebalance), _longest_wait(past, rebalance), *_meanwhile(past, rebalance)]
+    sentences += [
+        _ending(past, rebalance),
+        *_delayed(rebalance),
+        _longest_wait(past, rebalance),
+        *_meanwhile(past, rebalance),
+    ]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
@@ -295,6 +300,13 @@ def _assignment(past: History, rebalance: Rebalance) -> list[str]:
     if rebalance.ended_by is not None and rebalance.ended_by.kind == "append_failed":
         return [f"{words}; {_not_stored(rebalance, sync)}."]
     return [f"{words}."]
+
+
+def _delayed(rebalance: Rebalance) -> list[str]:
+    if not rebalance.delay_ms:
+        return []
+    words = f"The leader delays its next assignment by {duration_text(rebalance.delay_ms)}: until then the connectors and tasks of lost"
+    return [f"{words} workers wait for their return (scheduled.rebalance.max.delay.ms)."]
 
 
 def _not_stored(rebalance: Rebalance, sync: Call) -> str:

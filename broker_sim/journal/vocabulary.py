@@ -351,7 +351,8 @@ PARTS: dict[str, dict[str, str]] = {
         "rebalance_timeout_ms": "rebalance timeout",
         "topics": "subscription of a consumer; null if undecodable, and for other protocol types",
         "assignment": "topic -> partitions of a consumer; null without one, if undecodable, and for other protocol types",
-        "worker?": "of a worker of Connect: `url`, `config_offset`, `connectors` and `tasks` (connector -> numbers) ; null if its "
+        "worker?": "of a worker of Connect: `url`, `config_offset`, the `connectors` and `tasks` (connector -> numbers) that run on "
+        "it, and `delay_ms` if those of lost workers wait so long for their return (scheduled.rebalance.max.delay.ms); null if its "
         "metadata is undecodable",
     },
     "holder": {

@@ -42,7 +42,7 @@ from broker_sim.coordinator.streams.group import StreamsGroup
 from broker_sim.journal import Journal
 from broker_sim.runtime.epoch_snapshot import GONE, changes, epochs
 from kafka_wire.connect_protocol import PROTOCOL_TYPE as CONNECT
-from kafka_wire.connect_protocol import work_of, worker_state
+from kafka_wire.connect_protocol import runs_on, work_of, worker_state
 from kafka_wire.consumer_protocol import assigned_partitions, subscribed_topics
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest
@@ -360,12 +360,13 @@ def _member(group: ClassicGroup, member: Member) -> dict[str, Any]:
 
 
 def _worker(metadata: bytes, assignment: bytes) -> dict[str, Any] | None:
-    """A worker of Connect: its url and config offset, the connectors and tasks that it has; None where that can't be read."""
-    worker, work = _worker_state(metadata), _work(assignment) if assignment else None
+    """A worker of Connect: its url and config offset, the connectors and tasks that run on it; None where that can't be read."""
+    worker, given = _worker_state(metadata), _work(assignment) if assignment else None
     if worker is None:
         return None
-    given = {} if work is None else {"connectors": work.connectors, "tasks": work.tasks}
-    return {"url": worker.url, "config_offset": worker.config_offset, **given}
+    connectors, tasks = (worker.connectors, worker.tasks) if given is None else runs_on(worker, given)
+    delay = {"delay_ms": given.delay_ms} if given is not None and given.delay_ms > 0 else {}
+    return {"url": worker.url, "config_offset": worker.config_offset, "connectors": connectors, "tasks": tasks, **delay}
 
 
 _of_members = remembered(entries=1024, longest=2048)

@@ -7,13 +7,13 @@ none of it.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kafka_wire.codec import DecodeError, decode
 from kafka_wire.schema import array, bytestring, int16, int32, int64, message, string
 from kafka_wire.schema import struct as of_struct
 
-__all__ = ["PROTOCOL_TYPE", "Work", "WorkerState", "work_of", "worker_state"]
+__all__ = ["PROTOCOL_TYPE", "Work", "WorkerState", "runs_on", "work_of", "worker_state"]
 
 PROTOCOL_TYPE = "connect"
 
@@ -49,17 +49,20 @@ class ConnectAssignment:
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """What a worker says of itself: its REST ``url``, and up to which offset it has read the topic of connectors' configurations."""
+    """What a worker says of itself: its REST ``url``, up to which offset it has read the topic of connectors' configurations, and
+    (version 1 and 2) the ``connectors`` and ``tasks`` that run on it when it joins."""
 
     url: str
     config_offset: int
+    connectors: list[str] = field(default_factory=list)
+    tasks: dict[str, list[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The assignment of a Connect worker: ``connectors`` that run on it, ``tasks`` (numbers) by connector; ``revoked``: those that
-    it must stop (version 1 and 2); ``error``: 0, or 1 if its configuration is ahead of the leader's; ``delay_ms``: until the
-    leader reassigns lost connectors and tasks."""
+    """The assignment of a Connect worker: ``connectors``, and ``tasks`` (numbers) by connector, that it starts beside those that it has
+    (version 1 and 2; in version 0 they are all that it has); ``revoked``: those that it must stop; ``error``: 0, or 1 if its
+    configuration is ahead of the leader's; ``delay_ms``: until the leader reassigns lost connectors and tasks."""
 
     leader_url: str
     config_offset: int
@@ -76,7 +79,23 @@ def worker_state(metadata: bytes) -> WorkerState | None:
         said = decode(ConnectWorkerState, _version(metadata), metadata, 2)
     except (struct.error, DecodeError):
         return None
-    return WorkerState(said.url, said.config_offset)
+    has = None if said.allocation is None else work_of(said.allocation)
+    if has is None:
+        return WorkerState(said.url, said.config_offset)
+    return WorkerState(said.url, said.config_offset, has.connectors, has.tasks)
+
+
+def runs_on(state: WorkerState, given: Work) -> tuple[list[str], dict[str, list[int]]]:
+    """The connectors and tasks of a worker that joined with ``state`` and then got an assignment: what it had, without what is revoked,
+    and what is given (WorkerCoordinator.onJoinComplete)."""
+    connectors = [name for name in state.connectors if _CONNECTOR not in given.revoked.get(name, ())]
+    tasks = {
+        name: [task for task in numbers if task not in given.revoked.get(name, ())]
+        for name, numbers in state.tasks.items()
+    }
+    for name, numbers in given.tasks.items():
+        tasks[name] = sorted({*tasks.get(name, ()), *numbers})
+    return sorted({*connectors, *given.connectors}), {name: tasks[name] for name in sorted(tasks) if tasks[name]}
 
 
 def work_of(assignment: bytes) -> Work | None:

@@ -11,7 +11,7 @@ import pytest
 from broker_sim import ClusterThread
 from tests.clients.clients import HERE, java_command
 from tests.clients.exactly_once import App, read
-from tests.support.real_kafka import streams_classpath
+from tests.support.maven import streams_classpath
 
 pytestmark = [pytest.mark.clients]  # may have to fetch Kafka Streams first
 

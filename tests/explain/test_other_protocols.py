@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -66,13 +67,15 @@ class Worker:
         assert (await self.wire.send(request, 2)).error_code == 0
 
 
-def state(name: str, offset: int) -> bytes:
-    return b"\0\2" + encode(ConnectWorkerState(f"http://{name}:8083/", offset), 2)
+def state(name: str, offset: int, has: bytes | None = None) -> bytes:
+    return b"\0\2" + encode(ConnectWorkerState(f"http://{name}:8083/", offset, has), 2)
 
 
-def work(*tasks: int) -> bytes:
-    told = ConnectAssignment(0, "w-1", "http://w-1:8083/", 5, [ConnectorAssignment("jdbc", list(tasks))], None, 0)
-    return b"\0\2" + encode(told, 2)
+def work(*tasks: int, revoked: Sequence[int] = (), delay_ms: int = 0) -> bytes:
+    given, stops = [ConnectorAssignment("jdbc", list(tasks))], [ConnectorAssignment("jdbc", list(revoked))]
+    return b"\0\2" + encode(
+        ConnectAssignment(0, "w-1", "http://w-1:8083/", 5, given, stops if revoked else None, delay_ms), 2
+    )
 
 
 def whole(words: str) -> None:
@@ -103,9 +106,42 @@ async def test_a_worker_is_shown_with_its_url_offset_connectors_and_tasks(kafka:
         "tasks": {"jdbc": [0, 1]},
     }
     (event,) = [e for e in kafka.journal.events if e["event"] == "request" and e["api"] == "JoinGroup"][:1]
-    assert event["body"]["protocols"][0]["metadata"] == {"url": "http://w-1:8083/", "config_offset": 5}
+    nothing: dict[str, Any] = {"connectors": [], "tasks": {}}
+    assert event["body"]["protocols"][0]["metadata"] == {"url": "http://w-1:8083/", "config_offset": 5, **nothing}
     for worker in (one, two):
         await worker.wire.close()
+
+
+async def test_a_worker_keeps_what_it_has_to_what_it_is_given(kafka: Cluster) -> None:
+    """An assignment has only what changes (IncrementalCooperativeAssignor); what a worker has is in its JoinGroup."""
+    one = await Worker.connect(kafka, "w-1")
+    await one.enter(state("w-1", 5), work(-1, 0, 1))
+    await one.enter(state("w-1", 5, work(-1, 0, 1)), work(2, revoked=[-1, 0]))
+    (view,) = kafka.group("workers").members
+    assert view.worker is not None
+    assert (view.worker["connectors"], view.worker["tasks"]) == ([], {"jdbc": [1, 2]})
+    await one.enter(state("w-1", 6, work(1, 2)), work())
+    (view,) = kafka.group("workers").members
+    assert view.worker is not None
+    assert view.worker["tasks"] == {"jdbc": [1, 2]}
+    await one.wire.close()
+
+
+async def test_the_delay_of_the_next_assignment_is_named(kafka: Cluster) -> None:
+    one = await Worker.connect(kafka, "w-1")
+    await one.enter(state("w-1", 5), work(-1, 0, delay_ms=300_000))
+    words = explain(kafka.journal.events, "workers", width=100_000)
+    assert (
+        "The leader delays its next assignment by 5 min: until then the connectors and tasks of lost workers wait"
+        in words
+    )
+    await one.enter(state("w-1", 5), work(1, delay_ms=299_000))
+    assert "joined again." in explain(kafka.journal.events, "workers", width=100_000)
+    await kafka.time.advance("299s")
+    await one.enter(state("w-1", 5), work())
+    words = explain(kafka.journal.events, "workers", width=100_000)
+    assert "joined again when its delay of 4 min 59 s had passed" in words
+    await one.wire.close()
 
 
 async def test_a_killed_worker_is_described_without_topics(kafka: Cluster) -> None:

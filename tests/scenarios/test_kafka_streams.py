@@ -13,7 +13,7 @@ from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.model import read
 from broker_sim.scenario.runner import ScenarioOptions, run
 from tests.clients.clients import java_command
-from tests.support.real_kafka import streams_classpath
+from tests.support.maven import streams_classpath
 
 pytestmark = [pytest.mark.clients, pytest.mark.real_time]  # may have to fetch Kafka Streams first
 

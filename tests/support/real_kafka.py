@@ -61,29 +61,6 @@ _POM = """<project>
 </project>
 """
 
-_STREAMS_POM = """\
-<project>
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>broker-sim.tests</groupId><artifactId>streams</artifactId><version>1</version>
-  <dependencies>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-streams</artifactId><version>{version}</version></dependency>
-    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
-  </dependencies>
-</project>
-"""
-
-_CONNECT_POM = """\
-<project>
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>broker-sim.tests</groupId><artifactId>connect</artifactId><version>1</version>
-  <dependencies>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>connect-runtime</artifactId><version>{version}</version></dependency>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>connect-file</artifactId><version>{version}</version></dependency>
-    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
-  </dependencies>
-</project>
-"""
-
 _JMX_POM = """<project>
   <modelVersion>4.0.0</modelVersion>
   <groupId>broker-sim</groupId><artifactId>jmx</artifactId><version>1</version>
@@ -137,27 +114,16 @@ def kafka_libs(version: str) -> Path:
 
     Copied there by Maven on the first use, later calls return at once. Skips (CI=true: fails) without java or mvn.
     """
-    return _libs(version, _POM.format(version=version, tools=_tools(version)))
-
-
-def streams_classpath(version: str) -> str:
-    """Class path of Kafka Streams `version`, with slf4j-simple. As `kafka_libs`."""
-    jars = sorted(_libs(f"streams-{version}", _STREAMS_POM.format(version=version)).glob("*.jar"))
-    return os.pathsep.join(map(str, jars))
-
-
-def connect_classpath(version: str) -> str:
-    """Class path of a Kafka Connect worker `version` with its file connectors, and slf4j-simple. As `kafka_libs`."""
-    jars = sorted(_libs(f"connect-{version}", _CONNECT_POM.format(version=version)).glob("*.jar"))
-    return os.pathsep.join(map(str, jars))
+    return maven_libs(version, _POM.format(version=version, tools=_tools(version)))
 
 
 def jmx_exporter() -> Path:
     """The jar of Prometheus' JMX exporter, an agent for a broker's JVM. As `kafka_libs`."""
-    return next(_libs("jmx-exporter", _JMX_POM).glob("jmx_prometheus_javaagent-*.jar"))
+    return next(maven_libs("jmx-exporter", _JMX_POM).glob("jmx_prometheus_javaagent-*.jar"))
 
 
-def _libs(name: str, pom: str) -> Path:
+def maven_libs(name: str, pom: str) -> Path:
+    """The directory with every jar that the dependencies of `pom` need, in the cache by `name`. As `kafka_libs`."""
     need_tool("java")
     target = cache_dir() / "kafka" / name
     complete = target / "complete"
@@ -165,17 +131,27 @@ def _libs(name: str, pom: str) -> Path:
         return target / "libs"
     need_tool("mvn")
     target.mkdir(parents=True, exist_ok=True)
-    with _locked(target / "lock"):
+    with locked(target / "lock"):
         if not complete.exists():
             (target / "pom.xml").write_text(pom)
-            command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={target / 'libs'}"]
-            done = subprocess.run(
-                command, cwd=target, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False
-            )
-            if done.returncode != 0:
-                unavailable(f"mvn could not copy the jars of Kafka {name}:\n{(done.stdout + done.stderr)[-2000:]}")
+            maven(target, "dependency:copy-dependencies", f"-DoutputDirectory={target / 'libs'}")
             complete.touch()
     return target / "libs"
+
+
+def maven(directory: Path, *arguments: str) -> None:
+    """Runs Maven in a directory."""
+    done = subprocess.run(
+        [need_tool("mvn"), "-q", "-B", *arguments],
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    if done.returncode != 0:
+        unavailable(f"mvn {' '.join(arguments)} failed for {directory.name}:\n{(done.stdout + done.stderr)[-2000:]}")
 
 
 def _tools(version: str) -> str:
@@ -202,7 +178,8 @@ def unavailable(reason: str) -> NoReturn:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Holds a lock file, among processes."""
     with path.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -213,7 +190,7 @@ def classpath(version: str, *, log4j: bool = False) -> str:
     lays out lines as Kafka's shipped configuration does (-Dlog4j.configuration names it)."""
     jars = sorted(kafka_libs(version).glob("*.jar"))
     if log4j:
-        ours = sorted(_libs("logging", _LOGGING_POM).glob("*.jar"))
+        ours = sorted(maven_libs("logging", _LOGGING_POM).glob("*.jar"))
         jars = ours + [jar for jar in jars if not jar.name.startswith(("slf4j-", "reload4j-"))]
     return os.pathsep.join(str(jar) for jar in jars if not jar.name.startswith("slf4j-reload4j") or log4j)
 
@@ -228,7 +205,7 @@ def java_program(version: str, source: Path) -> Path:
     text = source.read_bytes()
     target = cache_dir() / "programs" / f"{source.stem}-{version}-{hashlib.sha256(text).hexdigest()[:16]}"
     target.mkdir(parents=True, exist_ok=True)
-    with _locked(target / "lock"):
+    with locked(target / "lock"):
         if not (target / "complete").exists():
             command = [need_tool("javac"), "-nowarn", "-d", str(target), "-cp", classpath(version), str(source)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

@@ -49,8 +49,8 @@ __all__ = ["CommitProbe", "GroupHandle", "Lag", "MemberView", "Offsets"]
 class MemberView:
     """A member's present state. ``deferred``: "JoinGroup" or "SyncGroup" while that request is deferred. ``topics``: its subscription;
     ``assignment``: topic -> partitions; None if undecodable, and for members that are no consumers. ``worker``: of a worker of
-    Connect its url, config_offset, connectors and tasks. ``tasks``: of a member of a streams group `active`, `standby`, `warm-up` ->
-    ids of the tasks that it has: ``0_3``."""
+    Connect its url, config_offset, connectors and tasks, and delay_ms while those of lost workers wait for their return. ``tasks``: of
+    a member of a streams group `active`, `standby`, `warm-up` -> ids of the tasks that it has: ``0_3``."""
 
     member_id: str
     client_id: str
