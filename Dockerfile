@@ -14,6 +14,7 @@ COPY --chmod=755 image/run /etc/kafka/docker/run
 COPY --chmod=755 --chown=kafka image/run /etc/confluent/docker/run
 COPY --chmod=755 --chown=kafka image/run /etc/confluent/docker/launch
 COPY --chmod=755 --chown=kafka image/configure image/bash-config /etc/confluent/docker/
+COPY --chmod=755 image/kafka-storage /usr/local/bin/kafka-storage
 COPY --chmod=755 image/entrypoint /usr/local/bin/broker-sim-entrypoint
 
 USER kafka

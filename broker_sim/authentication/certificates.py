@@ -15,6 +15,7 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 __all__ = ["CertificateError", "TlsFiles"]
 
@@ -72,6 +73,19 @@ class TlsFiles:
         except OSError as error:
             raise CertificateError(f"tls_dir {self.directory}: {error.strerror or error}") from None
 
+    def take(self, keystore: tuple[bytes, str], truststore: tuple[bytes, str] | None = None) -> None:
+        """Write server.pem and ca.pem from stores in PKCS #12, each with its password. Raises CertificateError."""
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+        own = _stored("keystore", *keystore)
+        if own.key is None or own.cert is None:
+            raise CertificateError("the keystore has no private key with its certificate")
+        key = own.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        chain = [own.cert, *own.additional_certs]
+        trusted = own.additional_certs if truststore is None else _stored("truststore", *truststore).additional_certs
+        _write_private(self.server, key + b"".join(one.certificate.public_bytes(Encoding.PEM) for one in chain))
+        self.ca.write_bytes(b"".join(one.certificate.public_bytes(Encoding.PEM) for one in trusted or chain[-1:]))
+
     def context(self, client_auth: str) -> ssl.SSLContext:
         """The brokers' side of TLS; ``client_auth`` as Kafka's ssl.client.auth. Raises CertificateError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -86,6 +100,18 @@ class TlsFiles:
                 f"tls_dir {self.directory}: server.pem needs a private key and its certificate, ca.pem certificates, in PEM ({reason})"
             ) from None
         return context
+
+
+def _stored(what: str, data: bytes, password: str) -> Any:
+    """What is in a store in PKCS #12, as `cryptography` has it. Raises CertificateError."""
+    try:
+        from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
+    except ImportError:
+        raise CertificateError(f"the {what} is read by cryptography: pip install 'broker-sim[tls]'") from None
+    try:
+        return load_pkcs12(data, password.encode() or None)
+    except ValueError:
+        raise CertificateError(f"the {what} is not PKCS #12 with that password") from None
 
 
 def _pkcs8(key: bytes) -> bytes:

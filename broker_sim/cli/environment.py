@@ -14,16 +14,21 @@ one warning, so that a compose file or a module of Testcontainers works unchange
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import re
+import shutil
 import socket
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker_sim.api.cluster_options import Release
 from broker_sim.api.listeners import WILDCARDS, ListenerKind
+from broker_sim.authentication.certificates import CertificateError, TlsFiles
 from broker_sim.common.text import UsageError
 from broker_sim.config.effects import SettingWarning, refusal, startup
 from broker_sim.config.settings import broker_settings, parse_release
@@ -33,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["apply", "settings_in", "start_lines", "users_in"]
 
-_SETTING = re.compile(r"KAFKA_(?:CFG_)?([A-Z0-9_]+)")
+_SETTING = re.compile(r"KAFKA_(?:CFG_)?([A-Z0-9_-]+)")
 _PROGRAM = re.compile(
     r"KAFKA_((HEAP|JVM_PERFORMANCE|LOG4J|GC_LOG|TOOLS_LOG4J|JMX|REST|KRAFT|ENABLE)(_.*)?|OPTS|VERSION|HOME|DEBUG|USER|GROUP)"
 )
@@ -51,7 +56,7 @@ _OF_KAFKA_ALONE = frozenset(
     }
 )
 """How the processes of a cluster find one another and where they keep files: no client sees a difference."""
-_JAAS = re.compile(r"listener\.name\.([^.]+)\.plain\.sasl\.jaas\.config")
+_JAAS = re.compile(r"listener\.name\.([^.]+)\.(plain|scram-sha-256|scram-sha-512)\.sasl\.jaas\.config")
 _LOGIN = re.compile(r"\s*\S*PlainLoginModule\s+required\b((?:\s+\w+\s*=\s*(?:\"(?:[^\"\\]|\\.)*\"|[^\s\";]+))*)\s*;\s*")
 _OPTION = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s\";]+))")
 _MAP = "listener.security.protocol.map"
@@ -85,6 +90,9 @@ def users_in(settings: Mapping[str, str]) -> tuple[dict[str, str], set[str]]:
         match = _JAAS.fullmatch(name)
         if match is None or not protocols.get(match[1].upper(), match[1].upper()).startswith("SASL"):
             continue
+        read.add(name)
+        if match[2] != "plain":  # its user is the broker's own, for other brokers
+            continue
         login = _LOGIN.fullmatch(value)
         if login is None:
             module = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -93,8 +101,35 @@ def users_in(settings: Mapping[str, str]) -> tuple[dict[str, str], set[str]]:
             password = re.sub(r"\\(.)", r"\1", quoted) or bare
             if key.startswith("user_") and users.setdefault(key[5:], password) != password:
                 raise UsageError(f"{name}: the user {key[5:]!r} has two passwords; remove one of them")
-        read.add(name)
     return users, read
+
+
+def _take_stores(arguments: argparse.Namespace, settings: dict[str, str]) -> None:
+    """Have listeners with TLS use a keystore in PKCS #12, and drop its settings. Raises UsageError."""
+    protocols = dict(part.strip().split(":", 1) for part in settings.get(_MAP, "").split(",") if ":" in part)
+    names = [listener.strip().partition("://")[0].upper() for listener in settings.get("listeners", "").split(",")]
+    has_tls = any(protocols.get(name, name).endswith("SSL") for name in names)
+    if arguments.tls_dir is not None or not has_tls or settings.get("ssl.keystore.type", "").upper() != "PKCS12":
+        return
+    stores: list[tuple[bytes, str]] = []
+    for kind in ("keystore", "truststore"):
+        where = settings.pop(f"ssl.{kind}.location", None)
+        given = {part: settings.pop(f"ssl.{kind}.{part}", "") for part in ("password", "type")}
+        if where is None:
+            continue
+        try:
+            stores.append((Path(where).read_bytes(), given["password"]))
+        except OSError as error:
+            raise UsageError(f"ssl.{kind}.location: {where}: {error.strerror or error}") from None
+    if not stores:
+        raise UsageError("ssl.keystore.location is missing: the file of ssl.keystore.type PKCS12")
+    directory = Path(tempfile.mkdtemp(prefix="broker-sim-tls-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)  # with the private key in it
+    try:
+        TlsFiles(directory).take(*stores)
+    except CertificateError as error:
+        raise UsageError(f"ssl.keystore.location: {error}") from None
+    arguments.tls_dir = str(directory)
 
 
 def apply(arguments: argparse.Namespace, environ: Mapping[str, str]) -> None:
@@ -104,6 +139,7 @@ def apply(arguments: argparse.Namespace, environ: Mapping[str, str]) -> None:
     users, of_users = users_in(settings)
     arguments.user = [*users.items(), *arguments.user]
     settings = {name: value for name, value in settings.items() if name not in of_users}
+    _take_stores(arguments, settings)
     if arguments.cluster_id is None:
         arguments.cluster_id = environ.get("CLUSTER_ID") or None
     known = broker_settings(parse_release(release))

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import socket
+import ssl
+import tempfile
+from pathlib import Path
 
 import pytest
+import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
 
+from broker_sim.authentication.certificates import TlsFiles
 from broker_sim.cli import environment, security
 from broker_sim.cli.main import parse
 from broker_sim.common.text import UsageError
@@ -147,6 +156,79 @@ def test_an_invalid_jaas_configuration_is_an_error_without_its_passwords(jaas: s
     with pytest.raises(UsageError, match=reason) as refused:
         served(**CLIENTS, **{PLAIN: jaas})
     assert "top-secret" not in str(refused.value)
+
+
+TLS = {
+    "KAFKA_LISTENERS": "SECURE://:9093,PLAINTEXT://:9092",
+    "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "SECURE:SSL,PLAINTEXT:PLAINTEXT",
+    "KAFKA_SSL_KEYSTORE_TYPE": "PKCS12",
+}
+
+
+Issued = tuple[ec.EllipticCurvePrivateKey, x509.Certificate, x509.Certificate]
+
+
+def pfx(path: Path, key: ec.EllipticCurvePrivateKey | None, certificate: x509.Certificate) -> str:
+    """A store in PKCS #12; without a key the certificate is a trusted one."""
+    own = (key, certificate, None) if key is not None else (None, None, [certificate])
+    path.write_bytes(pkcs12.serialize_key_and_certificates(None, *own, BestAvailableEncryption(b"a word")))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def issued() -> Issued:
+    """A key, its certificate, and that of the authority."""
+    authority = trustme.CA()
+    one = authority.issue_cert("localhost")
+    key = load_pem_private_key(one.private_key_pem.bytes(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    own, ca = one.cert_chain_pems[0].bytes(), authority.cert_pem.bytes()
+    return key, x509.load_pem_x509_certificate(own), x509.load_pem_x509_certificate(ca)
+
+
+@pytest.fixture
+def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory for stores, beside which the certificates are written."""
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda prefix: str(tmp_path))
+    monkeypatch.setattr(atexit, "register", lambda *end, **options: None)
+    return tmp_path
+
+
+def test_a_keystore_and_a_truststore_are_the_certificates(stores: Path, issued: Issued) -> None:
+    key, own, ca = issued
+    given = {
+        "KAFKA_SSL_KEYSTORE_LOCATION": pfx(stores / "key.pfx", key, own),
+        "KAFKA_SSL_KEYSTORE_PASSWORD": "a word",
+        "KAFKA_SSL_TRUSTSTORE_LOCATION": pfx(stores / "trust.pfx", None, ca),
+        "KAFKA_SSL_TRUSTSTORE_PASSWORD": "a word",
+        "KAFKA_SSL_TRUSTSTORE_TYPE": "PKCS12",
+    }
+    arguments = served(**TLS, **given)
+    assert [name for name, _ in arguments.config if name.startswith("ssl.")] == []
+    files = TlsFiles(Path(arguments.tls_dir))
+    assert files.context("required").verify_mode is ssl.CERT_REQUIRED
+    assert x509.load_pem_x509_certificate(files.ca.read_bytes()) == ca
+    assert files.server.stat().st_mode & 0o077 == 0
+    with pytest.warns(SettingWarning, match=r"^no effect here: ssl\.keystore\.type$"):
+        assert served("--tls-dir", "own", **TLS).tls_dir == "own"
+
+
+def test_a_keystore_that_can_not_be_read_is_an_error(stores: Path, issued: Issued) -> None:
+    key, own, ca = issued
+    for location, password, reason in (
+        (
+            pfx(stores / "key.pfx", key, own),
+            "another",
+            "ssl.keystore.location: the keystore is not PKCS #12 with that password",
+        ),
+        (pfx(stores / "trust.pfx", None, ca), "a word", "the keystore has no private key with its certificate"),
+        (str(stores / "nowhere"), "a word", "nowhere: No such file"),
+    ):
+        with pytest.raises(UsageError) as refused:
+            served(**TLS, KAFKA_SSL_KEYSTORE_LOCATION=location, KAFKA_SSL_KEYSTORE_PASSWORD=password)
+        assert reason in str(refused.value)
+    with pytest.raises(UsageError, match=r"ssl\.keystore\.location is missing"):
+        served(**TLS)
 
 
 def test_the_cluster_id_comes_from_a_variable() -> None:

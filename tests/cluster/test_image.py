@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import signal
+import ssl
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
 
 from tests.clients.relay import CuttingRelay
 from tests.support import processes
@@ -118,7 +123,7 @@ class Image:
     @contextmanager
     def running(self, command: list[str], **variables: str) -> Iterator[Any]:
         """What the entrypoint makes of the command."""
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        path = f"{self.root}/usr/local/bin:{Path(sys.executable).parent}:{os.environ['PATH']}"
         own = {"PATH": path, "BROKER_SIM_DATA": str(self.root / "data"), **variables}
         others = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
         process = processes.start(
@@ -166,6 +171,57 @@ async def test_a_module_of_testcontainers_starts_it(module: str, tmp_path: Path)
         assert any(line.endswith(f"bootstrap={published.address}") for line in lines)
         await works_at(published.address)
         assert published.relayed
+
+
+async def test_the_listener_with_sasl_and_tls_of_the_module_for_node(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    issued = authority.issue_cert("localhost", "127.0.0.1")
+    key = load_pem_private_key(issued.private_key_pem.bytes(), None)
+    chain = [x509.load_pem_x509_certificate(one.bytes()) for one in issued.cert_chain_pems]
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    store = pkcs12.serialize_key_and_certificates(
+        b"server", key, chain[0], chain[1:], BestAvailableEncryption(b"a word")
+    )
+    (tmp_path / "server.keystore.pfx").write_bytes(store)
+    command, script, _, ready = MODULES["node"]
+    image, port, secure = Image(tmp_path / "image"), free_port(), free_port()
+    variables = {
+        "CLUSTER_ID": VARIABLES["CLUSTER_ID"],
+        "KAFKA_LISTENERS": f"SECURE://0.0.0.0:{secure},PLAINTEXT://0.0.0.0:{port}",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL",
+        "KAFKA_SSL_PROTOCOL": "TLSv1.2",
+        "KAFKA_SSL_KEYSTORE_LOCATION": str(tmp_path / "server.keystore.pfx"),
+        "KAFKA_SSL_KEYSTORE_PASSWORD": "a word",
+        "KAFKA_SSL_KEYSTORE_TYPE": "PKCS12",
+        "KAFKA_SASL_ENABLED_MECHANISMS": "SCRAM-SHA-512",
+        "KAFKA_LISTENER_NAME_SECURE_SCRAM-SHA-512_SASL_JAAS_CONFIG": (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        ),
+    }
+    with image.running([part.format(script=script) for part in command], **variables) as process:
+        wait_for(process, "Waiting for script...")
+        advertised = f"PLAINTEXT://localhost:{port},SECURE://localhost:{secure}"
+        format_ = (
+            f'kafka-storage format --ignore-formatted -t "{VARIABLES["CLUSTER_ID"]}" -c /etc/kafka/kafka.properties '
+        )
+        scram = '--add-scram "SCRAM-SHA-512=[name=app-user,password=userPassword]"'
+        text = (
+            f"#!/bin/bash\nexport KAFKA_ADVERTISED_LISTENERS={advertised}\n"
+            f"echo '{format_}{scram}' >> /etc/confluent/docker/configure\n/etc/confluent/docker/run \n"
+        )
+        image.write(Path(image.rooted(script)), text)
+        wait_for(process, ready)
+        context = ssl.create_default_context(cadata=authority.cert_pem.bytes().decode())
+        secured: dict[str, Any] = {
+            "security_protocol": "SASL_SSL",
+            "ssl_context": context,
+            "sasl_mechanism": "SCRAM-SHA-512",
+            "sasl_plain_username": "app-user",
+            "sasl_plain_password": "userPassword",
+        }
+        await works_at(f"localhost:{port}")
+        async with AIOKafkaProducer(bootstrap_servers=f"localhost:{secure}", **secured) as producer:
+            assert (await producer.send_and_wait("orders", b"two")).topic == "orders"
 
 
 async def test_it_starts_alone(tmp_path: Path) -> None:
