@@ -18,7 +18,7 @@ from tests.clients.clients import JVM
 from tests.clients.driver import eventually
 from tests.support.real_kafka import need_tool
 
-__all__ = ["UP_S", "Program", "java"]
+__all__ = ["UP_S", "Program", "java", "topic_setting"]
 
 UP_S = 120.0
 """How long a program may take until it answers, or until it has done what it was asked for."""
@@ -88,3 +88,12 @@ def java(*arguments: str, memory: str = "256m") -> list[str]:
     """The command line of a JVM that logs warnings alone, where the program logs through slf4j-simple."""
     flags = [flag for flag in JVM if not flag.startswith("-Xmx")]
     return [need_tool("java"), f"-Xmx{memory}", *flags, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", *arguments]
+
+
+def topic_setting(bootstrap: str, topic: str, name: str) -> str | None:
+    """A setting of a topic."""
+    from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    return admin.describe_configs([resource])[resource].result(UP_S)[name].value

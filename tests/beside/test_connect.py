@@ -13,7 +13,7 @@ from broker_sim import ClusterThread
 from kafka_wire.connect_protocol import runs_on, work_of, worker_state
 from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
 from tests.beside.connect import Worker
-from tests.beside.programs import UP_S
+from tests.beside.programs import UP_S, topic_setting
 from tests.clients.driver import eventually
 from tests.clients.exactly_once import cluster
 from tests.support.real_kafka import RealKafka
@@ -137,6 +137,8 @@ def test_tasks_move_to_the_worker_that_is_left(kafka: ClusterThread, tmp_path: P
         at = {task: ports[name] for name, given_tasks in work.items() for task in given_tasks}
         eventually("Connect shows the tasks there, too", lambda: places(one), lambda shown: shown == at, UP_S)
 
+        for topic in ("connect-configs", "connect-offsets", "connect-status"):
+            assert topic_setting(kafka.bootstrap, topic, "cleanup.policy") == "compact"
         leader = next(member.client_id for member in group.members if member.leader)
         left, lost = (one, two) if leader == "w-1" else (two, one)
         lost.kill()

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker_sim import ClusterThread
 from tests.beside.connect import VERSION
-from tests.beside.programs import UP_S, Program, java
+from tests.beside.programs import UP_S, Program, java, topic_setting
 from tests.clients.driver import eventually
 from tests.support.maven import connect_classpath
 
@@ -73,12 +73,6 @@ def create(bootstrap: str) -> None:
     admin.create_topics([topic])["orders"].result(UP_S)
 
 
-def retention(bootstrap: str, topic: str) -> str:
-    resource = ConfigResource(ResourceType.TOPIC, topic)
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    return str(admin.describe_configs([resource])[resource].result(UP_S)["retention.ms"].value)
-
-
 def ends(kafka: ClusterThread, topic: str) -> list[int]:
     """The high watermarks of both partitions; [] before the topic exists."""
     return [kafka.log(topic, index).high_watermark for index in (0, 1)] if topic in kafka.topics() else []
@@ -101,7 +95,7 @@ def test_topics_and_the_offsets_of_groups_are_mirrored(tmp_path: Path) -> None:
             produce(east.bootstrap, range(100, 110))
             eventually("new records are copied", lambda: ends(west, mirrored), lambda found: found == [55, 55], UP_S)
             assert mirror.process.poll() is None, mirror.tail()
-        assert retention(west.bootstrap, mirrored) == RETENTION
+        assert topic_setting(west.bootstrap, mirrored, "retention.ms") == RETENTION
         assert {mirrored, "heartbeats", "east.checkpoints.internal"} <= set(west.topics())
         assert "mm2-offset-syncs.west.internal" in east.topics()
         assert bill(west.bootstrap, mirrored, 10) == list(range(100, 110))

@@ -79,7 +79,6 @@ def test_python_and_java_share_schemas_that_outlive_the_registry_and_the_broker(
             written = sorted(order["id"] for order in consume(broker.bootstrap, registry, "orders", 4))
             assert written == ["java-1", "java-2", "py-1", "py-2"]
             schemas = schemas_of(registry)
-            print(schemas)
             registry.kill()
         broker.kill()
         broker.start()
