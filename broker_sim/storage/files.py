@@ -169,6 +169,8 @@ class Files:
             try:
                 self.remove(path / name)
             except (IsADirectoryError, PermissionError):
+                if not self.is_dir(path / name):  # a file that a process of Windows has open
+                    raise
                 import shutil
 
                 shutil.rmtree(path / name)

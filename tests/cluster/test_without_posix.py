@@ -246,6 +246,25 @@ def test_a_scenario_runs_in_virtual_time(more: list[str], code: int, words: str)
     assert "Traceback" not in done.stderr
 
 
+def test_a_file_that_is_open_keeps_its_directory(tmp_path: Path) -> None:
+    code = """
+from broker_sim.storage.files import FILES
+fd = FILES.open(Path(sys.argv[1], "file"), create=True)
+try:
+    FILES.remove_dir(Path(sys.argv[1]))
+except PermissionError as error:
+    print(error.filename, FILES.names(Path(sys.argv[1])))
+FILES.close(fd)
+FILES.add_dir(Path(sys.argv[1], "folder"))
+FILES.remove_dir(Path(sys.argv[1]))
+"""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    done = run(code, str(folder))
+    assert (done.stdout, done.stderr) == (f"{folder / 'file'} ['file']\n", "")
+    assert not folder.exists()
+
+
 def test_links_are_not_followed(tmp_path: Path) -> None:
     code = """
 from broker_sim.network.server import listen
