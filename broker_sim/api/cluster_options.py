@@ -36,7 +36,6 @@ from broker_sim.fields.kinds import (
     refusal,
 )
 from broker_sim.fields.problems import Problems
-from broker_sim.metadata.saved_state import CLUSTER_ID
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -242,6 +241,8 @@ class _ClusterId(FieldKind[str]):
     meant = "a cluster id, 1 to 200 visible characters of ASCII"
 
     def read(self, value: object, what: str = "") -> str:
+        from broker_sim.metadata.saved_state import CLUSTER_ID  # few starts name an id
+
         if not isinstance(value, str) or CLUSTER_ID.fullmatch(value) is None:
             raise refusal(what, value, self.meant)
         return value
