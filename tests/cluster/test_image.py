@@ -1,5 +1,6 @@
 """The image's files, put together as the Dockerfile says and run without a container: alone, with a command, and as modules of
-Testcontainers start a Kafka image. Their scripts are those of the packages: Java 2.0.2 (both flavours), Python 4.15.0, Node 12.2.0.
+Testcontainers start a Kafka image. Their scripts are those of the packages: Java 2.0.2 (both flavours), Python 4.15.0, Node 12.2.0,
+Go 0.40.0.
 
 What a container engine does is done here by hand: files are copied in while the command waits, a port is forwarded.
 """
@@ -34,6 +35,7 @@ REPOSITORY = Path(__file__).parents[2]
 WAITS = "while [ ! -f {script} ]; do sleep 0.1; done; "
 JAVA = "/tmp/testcontainers_start.sh"
 PYTHON = "/tc-start.sh"
+GO = "/usr/sbin/testcontainers_start.sh"
 RUNNING = r".*Transitioning from RECOVERY to RUNNING.*"
 VARIABLES = {
     "CLUSTER_ID": "4L6g3nShT-eMCtK--X86sw",
@@ -67,6 +69,16 @@ MODULES = {
         ["sh", "-c", "echo 'Waiting for script...'; " + WAITS + "{script}"],
         JAVA,
         "#!/bin/bash\n{export}\n/etc/confluent/docker/run \n",
+        RUNNING,
+    ),
+    "go": (
+        ["sh", "-c", WAITS + "bash {script}"],
+        GO,
+        "#!/bin/bash\nsource /etc/confluent/docker/bash-config\n{export}\necho Starting Kafka KRaft mode\n"
+        "sed -i '/KAFKA_ZOOKEEPER_CONNECT/d' /etc/confluent/docker/configure\n"
+        "echo 'kafka-storage format --ignore-formatted -t \"$(kafka-storage random-uuid)\" -c /etc/kafka/kafka.properties'"
+        " >> /etc/confluent/docker/configure\n"
+        "echo '' > /etc/confluent/docker/ensure\n/etc/confluent/docker/configure\n/etc/confluent/docker/launch\n",
         RUNNING,
     ),
     "python": (
@@ -118,16 +130,19 @@ class Image:
         path.chmod(0o755)
 
     def rooted(self, text: str) -> str:
-        return re.sub(r"(?<![\w.])/(etc/(?:kafka|confluent)|tmp/testcontainers|tc-start)", f"{self.root}/\\1", text)
+        return re.sub(
+            r"(?<![\w.])/(etc/(?:kafka|confluent)|(?:tmp|usr/sbin)/testcontainers|tc-start)", f"{self.root}/\\1", text
+        )
 
     @contextmanager
-    def running(self, command: list[str], **variables: str) -> Iterator[Any]:
-        """What the entrypoint makes of the command."""
+    def running(self, command: list[str], *, replaces_entrypoint: bool = False, **variables: str) -> Iterator[Any]:
+        """What the entrypoint makes of the command; or the command alone, where the module has its own in the entrypoint's place."""
+        entrypoint = [] if replaces_entrypoint else [str(self.entrypoint)]
         path = f"{self.root}/usr/local/bin:{Path(sys.executable).parent}:{os.environ['PATH']}"
         own = {"PATH": path, "BROKER_SIM_DATA": str(self.root / "data"), **variables}
         others = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
         process = processes.start(
-            [str(self.entrypoint), *map(self.rooted, command)], env={**others, **own}, start_new_session=True
+            [*entrypoint, *map(self.rooted, command)], env={**others, **own}, start_new_session=True
         )
         try:
             yield process
@@ -160,7 +175,7 @@ async def test_a_module_of_testcontainers_starts_it(module: str, tmp_path: Path)
     listeners = f"PLAINTEXT://0.0.0.0:{port},BROKER://0.0.0.0:{inner},CONTROLLER://0.0.0.0:9094"
     command = [part.format(script=script) for part in command]
     with (
-        image.running(command, **VARIABLES, KAFKA_LISTENERS=listeners) as process,
+        image.running(command, replaces_entrypoint=module == "go", **VARIABLES, KAFKA_LISTENERS=listeners) as process,
         CuttingRelay(f"127.0.0.1:{port}", cut=0) as published,
     ):
         if module == "node":
