@@ -33,7 +33,7 @@ from broker_sim.control.resolve import not_there
 from broker_sim.journal import WaitTimeout
 from broker_sim.scenario.clients import kind_or_command, processes
 from broker_sim.scenario.expectations import ClientMatcher, EventMatcher, Matcher
-from broker_sim.scenario.files import WrongFile, loads
+from broker_sim.scenario.files import Table, WrongFile, loads
 from broker_sim.scenario.model import Scenario, parse
 from broker_sim.scenario.outcome import BROKEN, VERDICTS, ExpectationResult, ScenarioOptions, ScenarioOutcome
 from broker_sim.scenario.runner import Stage
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
     from broker_sim.scenario.model import Action, ClientPlan
 
-__all__ = ["ScenarioRun", "find", "parsed", "prepare", "runs", "start"]
+__all__ = ["ScenarioRun", "find", "parsed", "prepare", "runs", "scenario_of", "start"]
 
 log = logging.getLogger("broker_sim.scenario")
 
@@ -60,7 +60,11 @@ _runs: WeakKeyDictionary[Cluster, dict[int, ScenarioRun]] = WeakKeyDictionary()
 
 def parsed(text: str, name: str = "scenario") -> Scenario:
     """The scenario of a file's text; ``name``: the file's, for messages. Raises WrongFile."""
-    table = loads(text, name)
+    return scenario_of(loads(text, name))
+
+
+def scenario_of(table: Table) -> Scenario:
+    """The scenario of a file. Raises WrongFile."""
     if "import" in table:  # it names files of the machine that the text came from
         raise table.error("import: a cluster that runs already can't load groups or logs; remove it", "import")
     return parse(table)

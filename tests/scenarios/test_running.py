@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from broker_sim import Cluster
+from broker_sim import Cluster, ClusterThread
 from broker_sim.common.text import UsageError
 from broker_sim.control.clusters import Clusters
 from broker_sim.control.on_scenarios import ScenarioFailed
 from broker_sim.control.operations import perform
 from broker_sim.journal import WaitTimeout
+from broker_sim.scenario.files import WrongFile
+from broker_sim.scenario.on_cluster import on_cluster
 from broker_sim.scenario.running import ScenarioRun, parsed, runs, start
 from tests.support.processes import DEADLINE_S
 
@@ -280,6 +283,42 @@ async def test_the_clients_of_the_file_are_started_where_that_is_wanted() -> Non
         await run.wait(timeout=DEADLINE_S)
         await run.end()
         await kafka.group(GROUP).empty(timeout=DEADLINE_S)
+
+
+async def test_a_block_of_python_leads_a_test_through_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "incident.yaml"
+    file.write_text(INCIDENT)
+    async with (
+        cluster(clock="manual") as kafka,
+        on_cluster(kafka, file) as incident,
+        consumer(kafka) as app,
+    ):
+        await app.getone()
+        await incident.wait(step="stuck", timeout=DEADLINE_S)
+        assert runs(kafka) == [incident]
+        await incident.end()  # its log is healed: the consumer leaves at once
+    assert (incident.running, runs(kafka)) == (False, [])
+
+
+def test_a_block_on_a_thread_of_its_own() -> None:
+    with (
+        ClusterThread(brokers=2) as kafka,
+        on_cluster(kafka, "delayed-join-window", start_clients=True, any_settings=True) as incident,
+    ):
+        assert (incident.name, incident.running) == (kafka.run(lambda one: runs(one)[0].name), True)
+
+
+def test_the_end_of_a_block_raises_what_no_wait_has_raised(tmp_path: Path) -> None:
+    file = tmp_path / "incident.yaml"
+    file.write_text(f"{CLIENTS}steps: [{{do: {{mark: now}}}}]\nexpect: [{{never: {{event: mark, text: now}}}}]\n")
+    with ClusterThread() as kafka:
+        block = on_cluster(kafka, file)
+        with pytest.raises(ScenarioFailed, match="never"), block as incident, pytest.raises(WaitTimeout):
+            incident.wait(timeout=0.001)
+        with pytest.raises(KeyError), on_cluster(kafka, file):  # the test's own error comes first
+            raise KeyError
+        with pytest.raises(WrongFile, match="No such file"), on_cluster(kafka, tmp_path / "none.yaml"):
+            pass
 
 
 async def test_an_included_scenario_by_its_name() -> None:
