@@ -11,6 +11,7 @@ from broker_sim.simulation.workloads.by_epochs import EpochAnswers, Holdings
 from broker_sim.simulation.workloads.by_streams import StreamsGroupMember
 from broker_sim.simulation.workloads.raw import GROUP, REBALANCE_MS, RawContext
 from broker_sim.simulation.world import simulate
+from kafka_wire.messages.offsets_log import StreamsGroupMemberMetadataValue
 
 COUNTS = "1"
 ACTIVE_0, STANDBY_0 = (StreamsTaskKey(ACTIVE, COUNTS), 0), (StreamsTaskKey(STANDBY, COUNTS), 0)
@@ -62,3 +63,21 @@ def test_the_time_to_give_up_begins_when_the_request_was_handled_at_the_latest(a
         sim.run_for(REBALANCE_MS / 1000 + 2.0 - answered_s)
         member._check_debt(sim.elapsed_s)
         assert bool(breaches) == late
+
+
+@pytest.mark.parametrize("removed", [False, True], ids=["a member", "removed meanwhile"])
+def test_tasks_in_a_response_that_comes_after_its_member_was_removed_may_be_anothers(removed: bool) -> None:
+    """A response that a cut link holds back until the session has expired: seed 911740 of streams-groups."""
+    with simulate(1) as sim:
+        kafka = sim.cluster(1, {"orders": 2}, as_version="4.2")
+        kafka.state.ensure_offsets_topic()
+        breaches: list[InvariantBroken] = []
+        answers = EpochAnswers(kafka.state, lambda: sim.elapsed_s, breaches.append, waive=frozenset())
+        partition = answers.partition(GROUP)
+        assert partition is not None
+        log = StreamsLog(GROUP, lambda: partition, answers.report, 1)
+        holdings = Holdings(log, RawContext(sim, kafka, answers))
+        log.members = {name: StreamsGroupMemberMetadataValue() for name in ("c1", "c2") if name == "c2" or not removed}
+        holdings.take("c2", frozenset({ACTIVE_0}))
+        holdings.take("c1", frozenset({ACTIVE_0}))
+        assert bool(breaches) == (not removed)

@@ -96,9 +96,10 @@ class Holdings:
         self.context.answers.report(InvariantBroken(name, what, self.context.answers.history(GROUP)))
 
     def take(self, member_id: str, units: frozenset[Unit]) -> None:
-        """Note that a response assigned these partitions or tasks to a member; a breach if another member owns one."""
+        """Note that a response assigned these partitions or tasks to a member; a breach if another member owns one. Not if the response
+        was under way until the member had been removed: what it has was another's since, by right."""
         self.log.catch_up()
-        for other, theirs in self.has.items():
+        for other, theirs in self.has.items() if member_id in self.log.members else ():
             if other == member_id or other not in self.log.members or other in self.murky:
                 continue
             both = [
