@@ -122,8 +122,9 @@ def _with_ends(deleted: DataFrame, log: DataFrame) -> DataFrame:
     """With ``group_ended``: the next record of the group that is no tombstone of an offset is the group's own tombstone."""
     where = ["run_id", "log_partition", "group"]
     asks = deleted.select(*where, f.col("log_offset").alias("place"), f.struct(*deleted.columns).alias("deletion"))
-    others = log.where(f.col("kind").isin("group", "group_tombstone", "commit"))
-    others = others.join(asks.select(*where).distinct(), where, "left_semi")  # few groups lose offsets
+    # few groups lose offsets: found by their tombstones, as `deleted` itself would be computed twice
+    losing = log.where(f.col("kind") == "commit_tombstone").select(*where).distinct()
+    others = log.where(f.col("kind").isin("group", "group_tombstone", "commit")).join(losing, where, "left_semi")
     both = others.select(*where, f.col("log_offset").alias("place"), f.col("kind").alias("next_kind")).unionByName(
         asks, allowMissingColumns=True
     )
