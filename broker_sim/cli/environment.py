@@ -80,10 +80,15 @@ def settings_in(environ: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
+def _protocols(settings: Mapping[str, str]) -> dict[str, str]:
+    """Listener name -> security protocol, of what has the form in listener.security.protocol.map; the cluster reports its errors."""
+    return dict(part.strip().split(":", 1) for part in settings.get(_MAP, "").split(",") if ":" in part)
+
+
 def users_in(settings: Mapping[str, str]) -> tuple[dict[str, str], set[str]]:
     """The users (name: password) in the JAAS configurations of SASL listeners, ``user_alice="secret"`` of PlainLoginModule, and the
     names of these settings. Raises UsageError, without any password."""
-    protocols = dict(part.strip().split(":", 1) for part in settings.get(_MAP, "").split(",") if ":" in part)
+    protocols = _protocols(settings)
     users: dict[str, str] = {}
     read: set[str] = set()
     for name, value in settings.items():
@@ -106,7 +111,7 @@ def users_in(settings: Mapping[str, str]) -> tuple[dict[str, str], set[str]]:
 
 def _take_stores(arguments: argparse.Namespace, settings: dict[str, str]) -> None:
     """Have listeners with TLS use a keystore in PKCS #12, and drop its settings. Raises UsageError."""
-    protocols = dict(part.strip().split(":", 1) for part in settings.get(_MAP, "").split(",") if ":" in part)
+    protocols = _protocols(settings)
     names = [listener.strip().partition("://")[0].upper() for listener in settings.get("listeners", "").split(",")]
     has_tls = any(protocols.get(name, name).endswith("SSL") for name in names)
     if arguments.tls_dir is not None or not has_tls or settings.get("ssl.keystore.type", "").upper() != "PKCS12":
