@@ -25,8 +25,7 @@ Rules:
 from __future__ import annotations
 
 import re
-from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -34,10 +33,12 @@ from typing import Any
 
 from broker_sim.pipeline.log_causes import CERTAIN, LIKELY, POSSIBLE
 
-__all__ = ["TIMED_OUT_MS", "SlowPeriod", "paces_of", "periods_of", "slow_periods_of"]
+__all__ = ["LEAST_MS", "TIMED_OUT_MS", "Pace", "Silences", "SlowPeriod", "periods_of", "slow_periods_of"]
 
 TIMED_OUT_MS = 5000
 """offsets.commit.timeout.ms: an attempt that timed out began so long before."""
+LEAST_MS = 4000
+"""A group's pauses from so many ms on may be unusual: offsets.commit.timeout.ms less a little."""
 APART_MS = 30_000
 """Signs farther apart belong to two periods: a client tries at least each 10 s."""
 TOGETHER_MS = 15_000
@@ -71,54 +72,127 @@ MARKED = "marked"
 """Of a pause in which the group rebalanced, or had no members."""
 REGULAR = 15
 """So many pauses show a group's pace."""
-LEAST_MS, UNUSUAL = 4000, 3
-"""A pause is unusual from so many ms on, and so many times as long as nine of ten of its group's."""
+UNUSUAL = 3
+"""A pause is unusual from `LEAST_MS` on, and so many times as long as nine of ten of its group's."""
 
 
-def paces_of(rows: Iterable[tuple[int, int | None, str | None, int | None]]) -> Iterator[dict[str, Any]]:
-    """The unusual pauses of one group, and then its pace, as rows of `stuck_in_logs.SIGNS`; nothing of one that commits seldom.
-    ``rows``, in order: log offset, ms, and partition and offset of a commit, or None for a record with the members of the group. What
-    is committed at one moment is one commit."""
-    moments, places, steps, after = array("q"), array("q"), array("q"), array("b")
-    offsets: dict[str, int] = {}
-    marked = True
-    for place, ts_ms, name, offset in rows:
-        if name is None or offset is None:
-            marked = True
-            continue
-        if ts_ms is None:
-            continue
-        step = abs(offset - offsets.get(name, offset))
-        offsets[name] = offset
-        if moments and ts_ms == moments[-1] and not marked:
-            places[-1] = place
-            steps[-1] += step
+class Pace:
+    """The pace of one group, put together of the summaries of its blocks (`condensing`), in the order of the log. What is committed at
+    one moment is one commit."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[tuple[str, int], int] = {}
+        self._pauses, self._steps = Counter[int](), Counter[int]()
+        self._slow: list[dict[str, Any]] = []
+        self._first_ms: int | None = None
+        self._last: tuple[int, int] | None = None
+        self._marked = True
+
+    def add(self, summary: Mapping[str, Any]) -> None:
+        """``summary``: ``moments`` (how many); and unless that is 0
+
+        * ``pauses`` and ``steps``, [value, how often]: of moments that follow another one without a record of the group in between
+        * ``slow`` pauses, [from ms, to ms, from place, to place, step, whether it follows, number of the moment]
+        * ``open`` moments, [number, step, whether it follows]: the step lacks that of keys committed for the first time in the block
+        * those ``keys``, [topic, partition, number of the first moment, its offset, the last offset]
+        * ``first`` moment, [ms, place, whether no record of the group came before it], and ``last``: the same, behind it
+        """
+        if not summary["moments"]:
+            self._marked = True
+            return
+        steps: Counter[int] = Counter()
+        for topic, partition, moment, offset, last_offset in summary["keys"]:
+            steps[moment] += abs(offset - self._offsets.get((topic, partition), offset))
+            self._offsets[topic, partition] = last_offset
+        first_ms, place, directly = summary["first"]
+        follows = directly and not self._marked
+        for moment, step, in_block in summary["open"]:
+            steps[moment] += step
+            if in_block or (moment == 0 and follows):
+                self._steps[steps[moment]] += 1
+        if self._last is None:
+            self._first_ms = first_ms
         else:
-            moments.append(ts_ms)
-            places.append(place)
-            steps.append(step)
-            after.append(not marked)
-        marked = False
-    numbers = [at for at in range(1, len(moments)) if after[at]]
-    if len(numbers) < REGULAR:
-        return
-    pauses = sorted(moments[at] - moments[at - 1] for at in numbers)
-    least_ms = max(LEAST_MS, UNUSUAL * pauses[len(pauses) * 9 // 10])
-    usual = sorted(steps[at] for at in numbers)[len(numbers) // 2]
-    for at in range(1, len(moments)):
-        if moments[at] - moments[at - 1] >= least_ms:
-            yield {
-                "sort": 1,
-                "detail": None if after[at] else MARKED,
-                "number": at,
-                "from_ms": moments[at - 1],
-                "to_ms": moments[at],
-                "from_offset": places[at - 1],
-                "to_offset": places[at],
-                "advance": steps[at],
-                "usual": usual,
-            }
-    yield {"sort": 2, "from_ms": moments[0], "to_ms": moments[-1]}
+            from_ms, from_place = self._last
+            if follows:
+                self._pauses[first_ms - from_ms] += 1
+            if first_ms - from_ms >= LEAST_MS:
+                self._add_slow(from_ms, first_ms, from_place, place, steps[0], follows)
+        for value, times in summary["pauses"]:
+            self._pauses[value] += times
+        for value, times in summary["steps"]:
+            self._steps[value] += times
+        open_ = {moment for moment, *_ in summary["open"]}
+        for from_ms, to_ms, from_place, to_place, step, in_block, moment in summary["slow"]:
+            self._add_slow(from_ms, to_ms, from_place, to_place, steps[moment] if moment in open_ else step, in_block)
+        *last, directly = summary["last"]
+        self._last, self._marked = (last[0], last[1]), not directly
+
+    def _add_slow(self, from_ms: int, to_ms: int, from_place: int, to_place: int, step: int, follows: bool) -> None:
+        pause = {"from_ms": from_ms, "to_ms": to_ms, "from_offset": from_place, "to_offset": to_place, "advance": step}
+        self._slow.append({"sort": 1, "detail": None if follows else MARKED, "number": len(self._slow), **pause})
+
+    def signs(self) -> Iterator[dict[str, Any]]:
+        """The unusual pauses, and then the pace, as rows of `stuck_in_logs.SIGNS`; nothing of a group that commits seldom."""
+        times = self._pauses.total()
+        if times < REGULAR:
+            return
+        least_ms = max(LEAST_MS, UNUSUAL * _at(self._pauses, times * 9 // 10))
+        usual = _at(self._steps, times // 2)
+        for pause in self._slow:
+            if pause["to_ms"] - pause["from_ms"] >= least_ms:
+                yield {**pause, "usual": usual}
+        assert self._last is not None
+        yield {"sort": 2, "from_ms": self._first_ms, "to_ms": self._last[0]}
+
+
+class Silences:
+    """The silences of one log partition, put together of the summaries of its blocks (`condensing`), in the order of the log: pauses
+    between two commits that are neighbours."""
+
+    BUSY = 20
+    """Records that a partition must have for its pace to be known."""
+    UNUSUAL = 10
+    """A silence is so many times as long as nine of ten pauses of the partition."""
+
+    def __init__(self, least_ms: int) -> None:
+        self._least_ms = least_ms
+        self._records = 0
+        self._pauses = Counter[int]()
+        self._silences: list[tuple[int, int]] = []
+        self._last: tuple[int, int, bool] | None = None
+
+    def add(self, summary: Mapping[str, Any]) -> None:
+        """``summary``: see `condensing`."""
+        first_ms, place, is_commit = summary["first"]
+        if self._last is not None:
+            last_ms, last_place, was_commit = self._last
+            self._pauses[first_ms - last_ms] += 1
+            if place - last_place == 1 and is_commit and was_commit and first_ms - last_ms >= self._least_ms:
+                self._silences.append((last_ms, first_ms))
+        for value, times in summary["pauses"]:
+            self._pauses[value] += times
+        self._records += summary["count"]
+        self._silences += [(from_ms, to_ms) for from_ms, to_ms in summary["silences"]]
+        last_ms, place, was_commit = summary["last"]
+        self._last = (last_ms, place, was_commit)
+
+    def found(self) -> list[tuple[int, int]]:
+        """From when to when, ms."""
+        times = self._pauses.total()
+        if self._records < self.BUSY or not times:
+            return []
+        usual_ms = _at(self._pauses, -(-times * 9 // 10) - 1)
+        return [silence for silence in self._silences if silence[1] - silence[0] >= self.UNUSUAL * usual_ms]
+
+
+def _at(values: Counter[int], number: int) -> int:
+    """The value with that number (from 0) among all of them in order."""
+    for value in sorted(values):
+        number -= values[value]
+        if number < 0:
+            return value
+    raise IndexError(number)
 
 
 def slow_periods_of(pauses: Iterable[Row]) -> list[SlowPeriod]:

@@ -47,6 +47,8 @@ from broker_sim.pipeline.transaction_logs import rows_of_data, rows_of_journal, 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from broker_sim.pipeline.tables.condensed import Condensed
+
 __all__ = [
     "JobFailed",
     "PipelineRun",
@@ -284,9 +286,11 @@ def derived(
     lines: DataFrame | None = None,
     seen: DataFrame | None = None,
     shares: DataFrame | None = None,
+    short: Condensed | None = None,
 ) -> dict[TableSchema, Callable[[], DataFrame]]:
     """The tables that are made of EVENTS, OFFSET_LOG, LOG_ENDS and LOG_LINES. ``logged``: whether ``log`` is one; else it is a
-    `journal_log`. ``sizes``: LOG_SIZES; ``seen``: SEEN, transactions; ``shares``: SEEN of share_deliveries.
+    `journal_log`. ``sizes``: LOG_SIZES; ``seen``: SEEN, transactions; ``shares``: SEEN of share_deliveries; ``short``: the log,
+    condensed with that ``window_ms``: tables are made of it where it is given.
 
     The modules are imported here, since they import an engine; the tables are functions, so that only requested ones are planned."""
     from broker_sim.pipeline.tables.commit_refusals import COMMIT_REFUSALS, commit_refusals
@@ -306,6 +310,8 @@ def derived(
     from broker_sim.pipeline.tables.stuck_partitions import STUCK_PARTITIONS, stuck_partitions
     from broker_sim.pipeline.tables.transactions import SEEN, TRANSACTIONS, transactions
 
+    whole = log
+    log = log if short is None else short.rows
     real, source = (log, "log") if logged else (None, "journal")
 
     def line_rows() -> DataFrame:
@@ -329,8 +335,8 @@ def derived(
         DUPLICATE_WINDOWS: lambda: duplicate_windows(events),
         OFFSET_SKIPS: lambda: offset_skips(events),
         COMMIT_REFUSALS: lambda: commit_refusals(events),
-        DATA_LOSSES: lambda: data_losses(events, log),
-        STUCK_PARTITIONS: lambda: stuck_partitions(events, real, lines),
+        DATA_LOSSES: lambda: data_losses(events, whole),
+        STUCK_PARTITIONS: lambda: stuck_partitions(events, whole if logged else None, lines, short),
     }
 
 
@@ -491,10 +497,15 @@ class PipelineRun:
 
     def _make(self) -> None:
         """All tables, two at a time: while one is planned, the other one computes."""
+        window_ms = self.options.window_ms or window_ms_for((self.facts.to_ms or 0) - (self.facts.from_ms or 0))
+        short = self._condensed(window_ms)
         with self.steps.step("tables") as step:
-            made = self._all_of(self._tables())
-            made |= self._all_of(tables_of_tables(self.tables["offset_log"], self.tables))
+            made = self._all_of(self._tables(window_ms, short))
+            made |= self._all_of(
+                tables_of_tables(self.tables["offset_log"] if short is None else short.rows, self.tables)
+            )
             step.done(f"{len(made)} with {count(sum(made.values()), 'row')}")
+        self._let_go()
         self.facts.counts |= made
 
     def _all_of(self, tables: Mapping[TableSchema, Callable[[], DataFrame]]) -> dict[str, int]:
@@ -513,9 +524,20 @@ class PipelineRun:
         self.steps.say(f"  {table.name}: {count(number, 'row')} ({watch():.1f} s)")
         return number
 
-    def _tables(self) -> dict[TableSchema, Callable[[], DataFrame]]:
+    def _condensed(self, window_ms: int) -> Condensed | None:
+        """The log without commits that tell nothing: what tables are made of. None of a journal: its records have no order."""
+        if self.inputs.log is None:
+            return None
+        from broker_sim.pipeline.tables.condensed import condensed
+
+        with self.steps.step("condensing") as step:
+            short = condensed(self.tables["offset_log"], window_ms, ordered=True)
+            self._held.append(short.kept)
+            step.done(f"{count(short.rows.count(), 'record')} left")
+        return short
+
+    def _tables(self, window_ms: int, short: Condensed | None) -> dict[TableSchema, Callable[[], DataFrame]]:
         events, log = self.tables["events"], self.tables["offset_log"]
-        window_ms = self.options.window_ms or window_ms_for((self.facts.to_ms or 0) - (self.facts.from_ms or 0))
         ends = self.options.scope.ends(self._ends(events, window_ms))
         rows = [{"run_id": self.inputs.run_id, "log_partition": at, "bytes": size} for at, size in self.inputs.sizes]
         sizes = LOG_SIZES.frame(self.spark, rows) if rows else None
@@ -529,6 +551,7 @@ class PipelineRun:
             lines=self.tables.get("log_lines"),
             seen=self._seen,
             shares=self._shared(log),
+            short=short,
         )
 
     def _states(self) -> list[dict[str, Any]]:

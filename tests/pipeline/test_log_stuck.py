@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
-from broker_sim.pipeline.log_stuck import paces_of, periods_of
+from broker_sim.pipeline.condensing import GROUP, NEEDED, condensed
+from broker_sim.pipeline.log_stuck import Pace, periods_of
+from broker_sim.pipeline.schemas import OFFSET_LOG
 from tests.pipeline.offsets import T0
 
 Row = dict[str, Any]
@@ -29,7 +32,29 @@ def commits(
 
 
 def paced(group: str, partition: int, rows: Iterable[tuple[int, int | None, str | None, int | None]]) -> list[Row]:
-    return [{"log_partition": partition, "group": group, **one} for one in paces_of(rows)]
+    """The signs of a group's commits (place, ms, partition, offset) and records (place, ms, None, None), in blocks of 16."""
+    import pyarrow
+
+    records = [
+        {
+            **dict.fromkeys(NEEDED),
+            "run_id": "r1",
+            "log_partition": partition,
+            "log_offset": place,
+            "record_ts_ms": ms,
+            "group": group,
+            **({"kind": "group"} if name is None else {"kind": "commit", "topic": name, "partition": 0}),
+            "committed_offset": offset,
+        }
+        for place, ms, name, offset in rows
+    ]
+    batch = pyarrow.RecordBatch.from_pylist(records, OFFSET_LOG.only(NEEDED).arrow())
+    pace = Pace()
+    for made in condensed([batch], window_ms=1000, silence_ms=10_000, outside={}, block=16):
+        for row in made.to_pylist():
+            if row["kind"] == GROUP:
+                pace.add(json.loads(row["detail"]))
+    return [{"log_partition": partition, "group": group, **one} for one in pace.signs()]
 
 
 def told(signs: list[Row], *of_groups: list[Row]) -> list[Row]:

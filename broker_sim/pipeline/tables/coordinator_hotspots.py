@@ -16,6 +16,7 @@ from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.engine import on_its_engine
 from broker_sim.pipeline.finding import WITNESSES
 from broker_sim.pipeline.schemas import DOUBLE, INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema
+from broker_sim.pipeline.tables.condensed import records
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -77,10 +78,10 @@ LOG_SIZES = TableSchema(
 @on_its_engine
 def coordinator_hotspots(log: DataFrame, source: str = "log", sizes: DataFrame | None = None) -> DataFrame:
     """COORDINATOR_HOTSPOTS of an offset_log, or of a `journal_log`; ``sizes``: LOG_SIZES."""
-    held = log.groupBy("run_id", "log_partition", "group").agg(f.count("*").alias("records"))
-    records = held.join(f.broadcast(_runs(held)), "run_id")
+    held = log.groupBy("run_id", "log_partition", "group").agg(f.sum(records(log)).alias("records"))
+    counted = held.join(f.broadcast(_runs(held)), "run_id")
     here = f.when(f.col("group").isNotNull(), java_hash(f.col("group")) % f.coalesce("partitions", f.lit(USUAL)))
-    rows = records.groupBy("run_id", "log_partition").agg(
+    rows = counted.groupBy("run_id", "log_partition").agg(
         f.count("group").alias("groups"),
         f.sum("records").alias("records"),
         f.max(f.when(f.col("group").isNotNull(), f.struct("records", "group"))).alias("busiest"),

@@ -17,6 +17,7 @@ from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.modern_groups import EPOCHS
 from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.columns import moments
+from broker_sim.pipeline.tables.condensed import records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -126,7 +127,7 @@ def groups(log: DataFrame) -> DataFrame:
         log.where(f.col("group").isNotNull())
         .groupBy(*_PER)
         .agg(
-            f.count(f.when(commit, 1)).alias("commits"),
+            f.coalesce(f.sum(f.when(commit, records(log))), f.lit(0)).alias("commits"),
             f.count_distinct(f.when(commit, f.struct("topic", "partition"))).alias("partitions"),
             f.min("record_ts_ms").alias("first_ms"),
             f.max(f.when(commit, f.col("record_ts_ms"))).alias("last_commit_ms"),

@@ -228,7 +228,7 @@ def _kept(taken: DataFrame) -> DataFrame:
             f.max_by("committed_offset", "effect_offset").alias("committed"),
             f.max_by("at_ms", "effect_offset").alias("at_ms"),
         ).alias("kept"),
-        f.count(f.when(~f.col("deleted"), 1)).alias("commits"),
+        f.coalesce(f.sum(f.when(~f.col("deleted"), f.col("records"))), f.lit(0)).alias("commits"),
         f.max("effect_offset").alias("place"),
     )
 

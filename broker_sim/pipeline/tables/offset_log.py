@@ -53,6 +53,7 @@ COMMITS = TableSchema(
             "leader epoch of the topic's partition that the client knew; -1 for none",
             "offset_log",
         ),
+        ColumnSpec("records", LONG, "commits it stands for, where the log is condensed; else 1", "offset_log"),
     ),
     "The commits and deletions of offsets that took effect; of a transaction the last one of each partition.",
 )
@@ -128,7 +129,8 @@ def journal_log(events: DataFrame) -> DataFrame:
 
 @on_its_engine
 def commits(log: DataFrame) -> DataFrame:
-    """The table COMMITS, from an offset_log."""
+    """The table COMMITS, from an offset_log, or a CONDENSED."""
+    log = log if "records" in log.columns else log.withColumn("records", f.lit(1))
     kinds = ("commit", "commit_tombstone")
     at = f.coalesce("record_ts_ms", "commit_ts_ms")
     plain = log.where(f.col("kind").isin(*kinds) & ~f.coalesce("is_txn", f.lit(False)))

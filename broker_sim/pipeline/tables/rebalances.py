@@ -447,7 +447,7 @@ def _progress(log: DataFrame) -> DataFrame:
     so_far = Window.partitionBy("run_id", "log_partition", "group").orderBy("log_offset")
     is_record = F.col("kind").isin("group", "group_tombstone")
     rows = log.where((is_record | (F.col("kind") == "commit")) & F.col("group").isNotNull()).select(
-        *("run_id", "log_partition", "group", "log_offset", "kind", "record_ts_ms", "committed_offset"),
+        *("run_id", "log_partition", "group", "log_offset", "kind", "record_ts_ms", "committed_offset", "records"),
         F.concat_ws("-", "topic", F.col("partition").cast("string")).alias("name"),
         F.sum(is_record.cast("int")).over(so_far).alias("number"),
     )
@@ -458,7 +458,7 @@ def _progress(log: DataFrame) -> DataFrame:
         .agg(
             F.min("record_ts_ms").alias("first"),
             F.max("record_ts_ms").alias("last"),
-            F.count("*").alias("times"),
+            F.sum("records").alias("times"),
             F.max_by("committed_offset", "log_offset").alias("offset"),
         )
     )
@@ -472,7 +472,7 @@ def _progress(log: DataFrame) -> DataFrame:
 
 def _records(log: DataFrame) -> DataFrame:
     """The log's records of groups, as `REBALANCE_INPUT`."""
-    log = OFFSET_LOG.conform(log)
+    log = OFFSET_LOG.conform(log).withColumn("records", F.lit(1)) if "records" not in log.columns else log
     key = ["run_id", "log_partition", "group", "log_offset"]
     return REBALANCE_INPUT.conform(
         log.where(F.col("kind").isin("group", "group_tombstone") & F.col("group").isNotNull())

@@ -2,7 +2,7 @@
 
 Rules:
 1. Signs are few beside commits: lines about offsets partitions, clients' failed commits, and pauses of groups that are unusually long.
-   They are collected in one task for each run; the many commits stay in Spark.
+   They are collected in one task for each run; of the many commits there are summaries (`condensed`).
 2. A pause is unusual where it is three times as long as nine of ten pauses of its group, and four seconds: offsets.commit.timeout.ms
    less a little. A group whose pace is that of the timeout (auto.commit.interval.ms, 5 s by default) shows nothing by its rhythm.
 3. A pause in which the group rebalanced, or had no members, is none.
@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
@@ -17,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.engine import on_its_engine
-from broker_sim.pipeline.log_stuck import paces_of, periods_of
+from broker_sim.pipeline.log_stuck import Pace, periods_of
 from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, ArrayOf, ColumnSpec, TableSchema
-from broker_sim.pipeline.tables.groups import sizes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -74,9 +74,9 @@ PERIODS = TableSchema(
 
 
 @on_its_engine
-def stuck_in_logs(log: DataFrame, lines: DataFrame) -> DataFrame:
-    """PERIODS of an offset_log and of LOG_LINES (which may be empty)."""
-    signs = SIGNS.conform(_signs(log, lines)).unionByName(_pauses(log))
+def stuck_in_logs(log: DataFrame, lines: DataFrame, groups: DataFrame) -> DataFrame:
+    """PERIODS of an offset_log, of LOG_LINES (which may be empty) and of its groups' pauses (`Condensed.groups`)."""
+    signs = SIGNS.conform(_signs(log, lines)).unionByName(_pauses(groups))
     in_order = signs.repartition("run_id").sortWithinPartitions(
         "run_id", "sort", "log_partition", "group", "number", "ts_ms"
     )
@@ -128,40 +128,27 @@ def _signs(log: DataFrame, lines: DataFrame) -> DataFrame:
     return signs.unionByName(epochs, allowMissingColumns=True).withColumn("sort", f.lit(0))
 
 
-def _pauses(log: DataFrame) -> DataFrame:
-    """Pauses that are unusual, and the paces of groups that commit regularly, as SIGNS: `pipeline.log_stuck` reads each group once."""
+def _pauses(groups: DataFrame) -> DataFrame:
+    """Pauses that are unusual, and the paces of groups that commit regularly, as SIGNS: of the summaries of their blocks."""
     where = ["run_id", "log_partition", "group"]
-    commits = log.where((f.col("kind") == "commit") & f.col("record_ts_ms").isNotNull()).select(
-        *where,
-        "log_offset",
-        f.col("record_ts_ms").alias("ts_ms"),
-        f.concat_ws("-", "topic", f.col("partition").cast("string")).alias("name"),
-        "committed_offset",
-    )
-    marks = sizes(log).select(*where, "log_offset", f.col("at_ms").alias("ts_ms"))
-    both = commits.unionByName(marks, allowMissingColumns=True)
-    in_order = both.repartition(*where).sortWithinPartitions(*where, "log_offset")
+    rows = groups.select(*where, "log_offset", "detail")
+    in_order = rows.repartition(*where).sortWithinPartitions(*where, "log_offset")
     return in_order.mapInArrow(_paces, SIGNS.schema_for(in_order))
 
 
 def _paces(batches: Iterable[Any]) -> Iterator[Any]:
-    """On the workers: rows of one group after the other."""
+    """On the workers: summaries of one group after the other."""
     import pyarrow
 
-    def rows() -> Iterator[tuple[Any, ...]]:
-        for batch in batches:
-            yield from zip(*(batch.column(name).to_pylist() for name in _OF_COMMITS), strict=True)
-
-    for (run_id, log_partition, group), mine in groupby(rows(), key=itemgetter(0, 1, 2)):
-        signs = [
-            {"run_id": run_id, "log_partition": log_partition, "group": group, **sign}
-            for sign in paces_of(row[3:] for row in mine)
-        ]
+    rows = (row for batch in batches for row in batch.to_pylist())
+    for where, mine in groupby(rows, key=itemgetter("run_id", "log_partition", "group")):
+        pace = Pace()
+        for row in mine:
+            pace.add(json.loads(row["detail"]))
+        key = dict(zip(("run_id", "log_partition", "group"), where, strict=True))
+        signs = [{**key, **sign} for sign in pace.signs()]
         if signs:
             yield pyarrow.RecordBatch.from_pylist(signs, SIGNS.arrow())
-
-
-_OF_COMMITS = ("run_id", "log_partition", "group", "log_offset", "ts_ms", "name", "committed_offset")
 
 
 def _batches(batches: Iterable[Any]) -> Iterator[Any]:

@@ -26,8 +26,10 @@ from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as F
 from broker_sim.pipeline.schemas import INT, LONG, OFFSET_LOG, RUN_ID, STRING, ArrayOf, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.columns import moments
+from broker_sim.pipeline.tables.condensed import SILENCE_MS, Condensed, condensed
 from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition, error_name
 from broker_sim.pipeline.tables.log_lines import LOG_LINES
+from broker_sim.pipeline.tables.silences import silences
 from broker_sim.pipeline.tables.stuck_in_logs import stuck_in_logs
 from kafka_wire.errors import Err
 
@@ -171,12 +173,13 @@ def stuck_partitions(
     events: DataFrame,
     offset_log: DataFrame | None = None,
     lines: DataFrame | None = None,
+    short: Condensed | None = None,
     *,
     least_ms: int = 1000,
-    least_silence_ms: int = 10_000,
+    least_silence_ms: int = SILENCE_MS,
 ) -> DataFrame:
-    """`STUCK_PARTITIONS`. ``lines``: LOG_LINES of brokers and clients; ``least_ms``: shorter periods are left out;
-    ``least_silence_ms``: nor shorter silences of a log that has no journal."""
+    """`STUCK_PARTITIONS`. ``lines``: LOG_LINES of brokers and clients; ``short``: `condensed` of the log, if it was made already;
+    ``least_ms``: shorter periods are left out; ``least_silence_ms``: nor shorter silences of a log that has no journal."""
     events = EVENTS.only(_NEEDED).conform(events)
     log = None if offset_log is None else OFFSET_LOG.conform(offset_log)
     logs = coordinators(events, log)
@@ -190,13 +193,18 @@ def stuck_partitions(
     if log is None:
         return periods
     without = events.select("run_id").distinct()
-    log = log.join(without, "run_id", "left_anti")  # a journal knows better
-    return periods.unionByName(_silences(log, least_silence_ms)).unionByName(_of_logs(log, lines))
+    short = condensed(log, 0, silence_ms=least_silence_ms) if short is None else short
+    # a journal knows better
+    log, partitions, groups = (
+        frame.join(without, "run_id", "left_anti") for frame in (log, short.partitions, short.groups)
+    )
+    silences = _silences(log, partitions, least_silence_ms)
+    return periods.unionByName(silences).unionByName(_of_logs(log, lines, groups))
 
 
-def _of_logs(log: DataFrame, lines: DataFrame | None) -> DataFrame:
+def _of_logs(log: DataFrame, lines: DataFrame | None, groups: DataFrame) -> DataFrame:
     """Periods from logs alone, see `stuck_in_logs`."""
-    periods = stuck_in_logs(log, LOG_LINES.none_like(log) if lines is None else lines)
+    periods = stuck_in_logs(log, LOG_LINES.none_like(log) if lines is None else lines, groups)
     until = F.coalesce("to_ms", "last_ms")
     return STUCK_PARTITIONS.conform(
         periods.select(
@@ -441,40 +449,9 @@ def _periods(signs: DataFrame, events: DataFrame, least_ms: int) -> DataFrame:
 
 # ------------------------------------------------------------------------------------------------ from the log
 
-_BUSY = 20
-"""Records that a partition must have for its pace to be known."""
 
-_UNUSUAL = 10
-"""A silence is so many times as long as nine of ten pauses of the partition."""
-
-
-def _silences(log: DataFrame, least_ms: int) -> DataFrame:
-    ordered = Window.partitionBy("run_id", "log_partition").orderBy("log_offset")
-    log = log.where(F.col("record_ts_ms").isNotNull())
-    records = log.select(
-        "run_id",
-        "log_partition",
-        F.col("record_ts_ms").alias("to_ms"),
-        F.lag("record_ts_ms").over(ordered).alias("from_ms"),
-        (F.col("log_offset") - F.lag("log_offset").over(ordered) == 1).alias("next"),
-        ((F.col("kind") == "commit") & (F.lag("kind").over(ordered) == "commit")).alias("working"),
-    ).withColumn("pause_ms", F.col("to_ms") - F.col("from_ms"))
-    pace = records.groupBy("run_id", "log_partition").agg(
-        F.count("*").alias("records"), F.percentile_approx("pause_ms", 0.9).alias("usual_ms")
-    )
-    silences = (
-        records.where(F.col("next") & F.col("working") & (F.col("pause_ms") >= least_ms))
-        .join(pace, ["run_id", "log_partition"])
-        .where((F.col("records") >= _BUSY) & (F.col("pause_ms") >= _UNUSUAL * F.col("usual_ms")))
-    )
-    second = F.floor(F.col("record_ts_ms") / 1000)
-    moving = log.groupBy("run_id", second.alias("second")).agg(F.count("*").alias("moved"))
-    meanwhile = (F.col("second") * 1000 > F.col("from_ms")) & ((F.col("second") + 1) * 1000 <= F.col("to_ms"))
-    quiet = (
-        silences.join(moving.withColumnRenamed("run_id", "run"), (F.col("run") == F.col("run_id")) & meanwhile)
-        .groupBy("run_id", "log_partition", "from_ms", "to_ms", "pause_ms")
-        .agg(F.sum("moved").alias("others"))
-    )
+def _silences(log: DataFrame, partitions: DataFrame, least_ms: int) -> DataFrame:
+    quiet = silences(log, partitions, least_ms)
     return STUCK_PARTITIONS.conform(
         quiet.select(
             "run_id",

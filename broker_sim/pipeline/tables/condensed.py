@@ -1,0 +1,107 @@
+"""An offset_log without the commits that tell nothing but that there were more of them: what the other tables are made of.
+
+Rules:
+1. A table that reads `Condensed.rows` has the same rows as one that reads the whole log: a commit's neighbours of its key are there
+   wherever one of them matters (`condensing` has the rule), and ``records`` is how many of the log a row stands for.
+2. It is one pass without a shuffle. What is shuffled afterwards grows with what happened, not with the commits of a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.pipeline.engine import Window, on_its_engine
+from broker_sim.pipeline.engine import functions as f
+from broker_sim.pipeline.schemas import OFFSET_LOG
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+__all__ = ["SILENCE_MS", "Condensed", "condensed", "records"]
+
+SILENCE_MS = 10_000
+"""Shorter silences of a partition are not reported."""
+
+
+@dataclass(frozen=True)
+class Condensed:
+    """``rows``: CONDENSED; ``partitions``, ``groups``: summaries of pauses (run_id, log_partition, log_offset, group, detail)."""
+
+    rows: DataFrame
+    partitions: DataFrame
+    groups: DataFrame
+    kept: DataFrame
+    """What was kept at hand for the three of them; `unpersist` gives it back."""
+
+
+@on_its_engine
+def condensed(
+    log: DataFrame, window_ms: int, *, silence_ms: int = SILENCE_MS, ordered: bool = False, block: int | None = None
+) -> Condensed:
+    """The CONDENSED of an offset_log. ``window_ms``: of the table lag. ``ordered``: the rows of each segment come in the order of the
+    log and one after the other already, as the source gives them. ``block``: so many records are looked at together."""
+    from broker_sim.pipeline.condensing import BLOCK, CONDENSED, GROUP, NEEDED, PARTITION, SUMMARIES
+
+    log = OFFSET_LOG.conform(log)
+    given = log.select(*NEEDED)
+    if not ordered:
+        given = given.repartition("run_id", "log_partition", "segment").sortWithinPartitions(
+            "run_id", "log_partition", "segment", "log_offset"
+        )
+    made = given.mapInArrow(
+        _Pass(window_ms, silence_ms, _outside(log), block or BLOCK), SUMMARIES.schema_for(log)
+    ).persist()
+    summary = made.where(f.col("kind").isin(PARTITION, GROUP)).select(
+        "run_id", "log_partition", "log_offset", "kind", "group", "detail"
+    )
+    others = log.where(~f.col("kind").isin("commit", "commit_tombstone")).withColumn("records", f.lit(1))
+    commits = made.where(f.col("kind").isin("commit", "commit_tombstone")).drop("detail")
+    commits = commits.withColumn("record_ts", f.timestamp_millis("record_ts_ms"))
+    return Condensed(
+        CONDENSED.conform(others).unionByName(CONDENSED.conform(commits)),
+        summary.where(f.col("kind") == PARTITION),
+        summary.where(f.col("kind") == GROUP),
+        made,
+    )
+
+
+def records(log: DataFrame) -> SparkColumn:
+    """How many records a row stands for: of CONDENSED, or of an offset_log."""
+    return f.col("records") if "records" in log.columns else f.lit(1)
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """What Spark's workers call."""
+
+    window_ms: int
+    silence_ms: int
+    outside: dict[tuple[str, int, str], tuple[list[int], list[int]]]
+    block: int
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        from broker_sim.pipeline.condensing import condensed as of_batches
+
+        return of_batches(
+            batches, window_ms=self.window_ms, silence_ms=self.silence_ms, outside=self.outside, block=self.block
+        )
+
+
+def _outside(log: DataFrame) -> dict[tuple[str, int, str], tuple[list[int], list[int]]]:
+    """By group that has members at any time, when it had none: from which log offset, and up to which. Few: changes of groups."""
+    from broker_sim.pipeline.tables.groups import sizes
+
+    per = ["run_id", "log_partition", "group"]
+    steps = sizes(log).select(*per, "log_offset", "members")
+    had = steps.where(f.col("members") > 0).select(*per).distinct()
+    until = f.lead("log_offset").over(Window.partitionBy(*per).orderBy("log_offset")).alias("until")
+    periods = steps.select("*", until).where(f.col("members") == 0).join(had, per, "left_semi")
+    result: dict[tuple[str, int, str], tuple[list[int], list[int]]] = {}
+    for row in periods.orderBy("log_offset").collect():
+        starts, ends = result.setdefault((row["run_id"], row["log_partition"], row["group"]), ([], []))
+        starts.append(row["log_offset"])
+        ends.append(1 << 62 if row["until"] is None else row["until"])
+    return result
