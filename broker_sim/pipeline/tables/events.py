@@ -142,6 +142,8 @@ EVENTS = TableSchema(
             _LINE,
         ),
         ColumnSpec("instance", STRING, "group.instance.id of the request", _REQUEST),
+        ColumnSpec("transactional_id", STRING, "transactional id, where there is exactly one", _LINE),
+        ColumnSpec("producer_epoch", INT, "of a request with one transactional id", _BODY),
         ColumnSpec(
             "generation",
             INT,
