@@ -16,11 +16,22 @@ from typing import Any
 from broker_sim.common.text import visible
 from kafka_wire.errors import Err
 
-__all__ = ["Row", "about_one", "errors_of", "in_words", "named_topics", "places", "refused", "rows", "whole_error"]
+__all__ = [
+    "ABOUT_ONE",
+    "Row",
+    "about_one",
+    "errors_of",
+    "in_words",
+    "named_topics",
+    "places",
+    "refused",
+    "rows",
+    "whole_error",
+]
 
 Event = Mapping[str, Any]
 
-_ABOUT_ONE = {
+ABOUT_ONE = {
     *("UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID", "INVALID_TOPIC_EXCEPTION"),
     *("TOPIC_AUTHORIZATION_FAILED", "OFFSET_METADATA_TOO_LARGE", "INVALID_COMMIT_OFFSET_SIZE", "OFFSET_OUT_OF_RANGE"),
     *("UNSTABLE_OFFSET_COMMIT", "GROUP_SUBSCRIBED_TO_TOPIC", "TOPIC_ALREADY_EXISTS", "INVALID_PARTITIONS"),
@@ -125,7 +136,7 @@ def in_words(error: str, reported: list[Row]) -> str:
     to the whole response and to no topic."""
     errors = refused(reported)
     good = [row for row in reported if not row.error]
-    if not errors or (len(errors) == 1 and not good and not _ABOUT_ONE & errors.keys()):
+    if not errors or (len(errors) == 1 and not good and not ABOUT_ONE & errors.keys()):
         return error
     words = [f"{name} for {places(some)}" for name, some in errors.items()]
     return ", ".join([*words, f"NONE for {places(good)}"] if good else words)
@@ -133,7 +144,7 @@ def in_words(error: str, reported: list[Row]) -> str:
 
 def about_one(error: str) -> bool:
     """Whether an error is of a topic or partition, and not of all that a request asks for."""
-    return error in _ABOUT_ONE
+    return error in ABOUT_ONE
 
 
 def places(some: Iterable[Row]) -> str:

@@ -300,3 +300,6 @@ _TIMERS: dict[str | int, Callable[[Shard, TimerKey], None]] = {
     "expire": offsets.expire,
     "transactions": offsets.transactions_aborted,
 }
+
+TIMERS = tuple(str(kind) for kind in _TIMERS)
+"""The kinds of timers that a shard arms: the first items of their keys."""

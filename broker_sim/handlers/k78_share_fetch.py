@@ -352,7 +352,7 @@ class ShareFetch:
         try:
             data, heads = self._read(live, offset, limit)
         except OffsetOutOfRange:
-            shares.write(live, share.without_records_below(live.partition.log_start_offset))
+            shares.write(live, share.starts_at(live.partition.log_start_offset))
             return _Got()
         except StorageError as problem:
             return _Got(problem.error)

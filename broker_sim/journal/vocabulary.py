@@ -107,7 +107,9 @@ EVENTS: dict[str, dict[str, str]] = {
         "log": _LOG,
         "timer": "`session`, `pending` (got MEMBER_ID_REQUIRED and did not rejoin), `rebalance`, `sync`; of consumer groups "
         "`revocation` (asked to revoke partitions), `join` (a classic member, asked to rejoin), `unsynced` (a classic "
-        "member that has joined), `patterns` (regular expressions are resolved again); `append` (offsets.commit.timeout.ms), "
+        "member that has joined), `patterns` (regular expressions are resolved again), of streams groups `initial` "
+        "(group.streams.initial.rebalance.delay.ms); `append` (offsets.commit.timeout.ms), `unwritable` (records that "
+        "cannot be encoded are refused), "
         "`expire` (of offsets), `transactions` (left open by a loaded log); of transactions `timeout` (transaction.timeout.ms), "
         "`markers` (sent again), `append`, `expire` (of ids)",
         "group?": "group id",

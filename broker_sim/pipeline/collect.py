@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.common.answers import ABOUT_ONE
 from broker_sim.pipeline.assignments import TYPES, assignments
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.facts import ReportFacts, Row
-from broker_sim.pipeline.tables.events import PER_JOURNAL
+from broker_sim.pipeline.refused_clients import FENCED_ERRORS
+from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, calls
 from broker_sim.pipeline.tables.lag import group_lag
 from broker_sim.pipeline.tables.member_churn import memberships
 from broker_sim.pipeline.tables.rebalances import closings
@@ -43,6 +45,12 @@ MARKS = ("deleted", "offsets deleted", "expired", "seek", "reset", "truncated", 
 REFUSED = ("authentication failed", "handshake failed", "invalid receive", "producer fenced")
 """Kinds of lines about clients that could not be served."""
 MOST_REFUSED = 300
+_TRANSACTIONAL = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
+_SENT_AGAIN = (
+    *("CONCURRENT_TRANSACTIONS", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"),
+    *("OPERATION_NOT_ATTEMPTED", "REQUEST_TIMED_OUT", "NOT_LEADER_OR_FOLLOWER"),
+)
+"""Answers that are no refusal: the client sends the request again, or another partition's error is the reason."""
 MOST_RESETS = 200
 MOST_STALLS = 200
 MOST_MOVES = 200
@@ -151,7 +159,31 @@ def _refused_clients(tables: Mapping[str, DataFrame]) -> list[Row]:
         grouped = columns.groupBy("client_id", "address", "detail").agg(*of_all)
         found = _rows(grouped.orderBy(f.desc("times"), "from_ms").limit(MOST_REFUSED))
         rows += [{"source": "journal", "what": None, "member": None, "line": None, **row} for row in found]
+        rows += _refused_transactions(events)
     return rows
+
+
+def _refused_transactions(events: DataFrame) -> list[Row]:
+    """Transactional requests that were refused, those of one producer's process and one error together. What the client sends again by
+    itself is none, and commits that were refused for a topic are in `commit_refusals`."""
+    asked = calls(EVENTS.conform(events), *_TRANSACTIONAL).where(f.col("transactional_id").isNotNull())
+    host = f.regexp_extract("client_host", r"^/?(.*?)(?::[0-9]+)?$", 1).alias("address")
+    columns = ("client_id", host, f.col("transactional_id").alias("member"), f.col("producer_epoch").alias("process"))
+    parts = asked.select(*columns, "api", f.col("answered_ms").alias("ts_ms"), f.explode("errors").alias("detail"))
+    parts = parts.where(~f.col("detail").isin(*_SENT_AGAIN))
+    parts = parts.where((f.col("api") != "TxnOffsetCommit") | ~f.col("detail").isin(*ABOUT_ONE))
+    grouped = parts.groupBy("client_id", "address", "member", "process", "detail").agg(
+        f.array_sort(f.collect_set("api")).alias("apis"),
+        f.count("*").alias("times"),
+        f.min("ts_ms").alias("from_ms"),
+        f.max("ts_ms").alias("to_ms"),
+    )
+    found = _rows(grouped.orderBy(f.desc("times"), "from_ms", "detail").limit(MOST_REFUSED))
+    return [{"source": "journal", "line": None, "what": _what_was_refused(row["detail"]), **row} for row in found]
+
+
+def _what_was_refused(error: str) -> str:
+    return "producer fenced" if error in FENCED_ERRORS else "transaction refused"
 
 
 def _disconnected(tables: Mapping[str, DataFrame]) -> list[Row]:

@@ -85,9 +85,10 @@ class ReportFacts:
     """clients that were refused a group.instance.id which another one had, equal ones together: group, instance, client_id,
     client_host, times, from_ms, to_ms, holder (the membership of that one, or null)."""
     refused_clients: list[Row] = field(default_factory=list)
-    """clients that could not authenticate, were fenced, or sent what is no request, equal ones together: source (`broker` or `client`
-    for log lines, or `journal`), what (a kind of line), client_id, address, member, detail, times, from_ms, to_ms, line (FILE:LINE, or
-    null)."""
+    """clients that could not authenticate, were fenced, or sent what is no request, and refused requests of transactions, equal ones
+    together: source (`broker` or `client` for log lines, or `journal`), what (a kind of line, or `transaction refused`), client_id,
+    address, member, detail, times, from_ms, to_ms, line (FILE:LINE, or null); a transactional request of the journal also has process
+    (the producer's epoch) and apis, and its detail is the error."""
     skipped: list[Row] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     """files of brokers' and clients' logs that were read."""

@@ -236,7 +236,20 @@ def _fitting(value: Any, kind: Any) -> Any:
 
 # ------------------------------------------------------------------------------------------------ fields of every kind
 
-_TEXTS = ("client_id", "client_host", "api", "group", "member", "error", "action", "log", "timer", "reports", "text")
+_TEXTS = (
+    "client_id",
+    "client_host",
+    "api",
+    "group",
+    "member",
+    "error",
+    "action",
+    "log",
+    "timer",
+    "reports",
+    "text",
+    "transactional_id",
+)
 _NUMBERS = (
     "seq",
     "ts_ms",
@@ -298,10 +311,16 @@ def _part(
 # ------------------------------------------------------------------------------------------------ requests and answers
 
 
+_OLD_PRODUCER_EPOCH = "v3_and_below_producer_epoch"
+"""Its name in AddPartitionsToTxn."""
+
+
 def _request(event: Event, row: Row) -> None:
     row["api_version"] = number(event, "version")
     body = table(event, "body")
     row["partitions"] = _partitions(body, names_in(event, "topics"))
+    if "transactional_id" in event:
+        row["producer_epoch"] = number(body, "producer_epoch" if "producer_epoch" in body else _OLD_PRODUCER_EPOCH)
     if "group" not in event:
         return
     call = Call.of(event, row["ts_ms"])

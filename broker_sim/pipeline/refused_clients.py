@@ -5,22 +5,27 @@ Rules:
 2. The size of a request is its first four bytes. If these are the beginning of a TLS or an HTTP message, that is what was sent:
    the broker's log has only the number.
 3. What is logged of one fenced producer - the error, what the application was thrown, their causes - is one finding.
-4. A broker's log and a client's log of one refusal name the client differently (its host, its client id): they are two findings.
+4. Requests of one producer's process that were refused for one cause are one finding. The producer's epoch tells processes with one
+   transactional.id from each other.
+5. A broker's log and a client's log of one refusal name the client differently (its host, its client id): they are two findings.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count
 from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LONG_MS, Finding
-from broker_sim.pipeline.phrases import short_member, when
+from broker_sim.pipeline.phrases import named, short_member, when
 
-__all__ = ["ABOUT_CLIENTS", "sent_instead"]
+__all__ = ["ABOUT_CLIENTS", "FENCED_ERRORS", "sent_instead"]
+
+FENCED_ERRORS = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING")
+"""What a producer is answered after another one with its transactional.id was initialized, or whose id is unknown."""
 
 FEW = 3
 """Connections that ended early: fewer may be an accident."""
@@ -42,6 +47,29 @@ _UNKNOWN_ID = (
     "The broker has no such producer id for this transactional.id: it expired (transactional.id.expiration.ms, seven days by default),"
     " or the log of __transaction_state was lost. The producer must be initialized again."
 )
+
+_MEMBER_LEFT = (
+    "The consumer whose offsets were to be committed had left the group, or the group had rebalanced: the transaction must be aborted,"
+    " and its records are processed again."
+)
+_TRANSACTION_ADVICE = {
+    "INVALID_TXN_STATE": (
+        "The coordinator's transaction was not open: its timeout had aborted it, or it was ended before. Call the producer's methods in"
+        " their order, and from one thread.",
+        "warn",
+    ),
+    "INVALID_TRANSACTION_TIMEOUT": (
+        "transaction.timeout.ms of the producer must not be larger than transaction.max.timeout.ms of the brokers.",
+        "warn",
+    ),
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": ("The principal needs Write on this transactional id.", "warn"),
+    "TOPIC_AUTHORIZATION_FAILED": ("The principal needs Write on the topic.", "warn"),
+    "GROUP_AUTHORIZATION_FAILED": ("The principal needs Read on the group.", "warn"),
+    "UNKNOWN_TOPIC_OR_PARTITION": ("The topic may be deleted, or not created yet.", "warn"),
+    **dict.fromkeys(("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH"), (_MEMBER_LEFT, "note")),
+    "FENCED_INSTANCE_ID": (_MEMBER_LEFT, "warn"),
+}
+"""What the reader may do, and the severity, by error."""
 
 _TWO_PROCESSES = (
     "Two processes run with one group.instance.id: the later one is not admitted. Each needs an id of its own."
@@ -73,9 +101,14 @@ def _merged(rows: Iterable[Row]) -> list[dict[str, Any]]:
         if row["what"] == "invalid receive":
             reason = sent_instead(reason) or reason
         key: tuple[object, ...] = (row["source"], row["what"], row["client_id"], row["member"])
-        key += (_is_unknown(reason),) if row["what"] == "producer fenced" else (row["address"], reason)
-        known = merged.setdefault(key, {**row, "reason": reason, "times": 0})
+        key += (
+            (row.get("process"), _is_unknown(reason)) if row["what"] == "producer fenced" else (row["address"], reason)
+        )
+        key += (row.get("process"), row["address"]) if "apis" in row else ()
+        known = merged.setdefault(key, {**row, "reason": reason, "times": 0, "answers": []})
         known["times"] += row["times"]
+        if "apis" in row:
+            known["answers"].append(f"{named(row['apis'], 5)} {_was(row['apis'])} answered {reason}")
         if row["to_ms"] is not None and known["to_ms"] is not None:
             known["to_ms"] = max(known["to_ms"], row["to_ms"])
     return list(merged.values())
@@ -121,7 +154,9 @@ def _clients(facts: ReportFacts) -> Iterable[Finding]:
         if what in ("authentication failed", "handshake failed"):
             yield _unauthenticated(row, what, reason)
         elif what == "producer fenced":
-            yield _fenced(row, reason)
+            yield _fenced(row, "; ".join(row["answers"]) or reason)
+        elif what == "transaction refused":
+            yield _refused(row, reason)
         elif what == "invalid receive":
             yield _invalid(row, reason)
 
@@ -192,12 +227,25 @@ def _unauthenticated(row: Row, what: str, reason: str) -> Finding:
 
 
 def _fenced(row: Row, reason: str) -> Finding:
-    named = f" (transactional.id {row['member']})" if row["member"] else ""
+    epoch = "" if row.get("process") is None else f", epoch {row['process']}"
+    its_id = f" (transactional.id {row['member']}{epoch})" if row["member"] else ""
     who = f"the producer {row['client_id']}" if row["client_id"] else "a producer"
     unknown = _is_unknown(reason)
     did = "was not known" if unknown else "was fenced"
-    words = f"{who}{named} {did}{_span({**row, 'times': 1})}: {reason}"  # that a line is repeated says nothing
+    words = f"{who}{its_id} {did}{_span({**row, 'times': 1})}: {reason}"  # that a line is repeated says nothing
     return Finding("producer fenced", *_rest(row, words, _UNKNOWN_ID if unknown else _FENCED))
+
+
+def _was(names: Sequence[str]) -> str:
+    return "was" if len(names) == 1 else "were"
+
+
+def _refused(row: Row, error: str) -> Finding:
+    """Requests of a transaction that were refused for another reason than a newer producer's."""
+    who = f"{row['client_id'] or 'a client'} (transactional.id {row['member']})"
+    words = f"{named(row['apis'], 5)} of {who} {_was(row['apis'])} refused{_span(row)}: {error}"
+    advice, severity = _TRANSACTION_ADVICE.get(error, ("The application must abort this transaction.", "note"))
+    return Finding("refused transaction", *_rest(row, words, advice, severity))
 
 
 def _invalid(row: Row, reason: str) -> Finding:

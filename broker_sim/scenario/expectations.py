@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from broker_sim.common.answers import errors_of
 from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, nearest, unknown
+from broker_sim.coordinator import shard
+from broker_sim.coordinator.transaction import shard as transaction_shard
 from broker_sim.fields.kafka import GROUP_STATE, ApiName, ErrorCode
 from broker_sim.fields.kinds import Choice, Count, FieldKind
 from broker_sim.journal import EVENTS
@@ -301,22 +303,7 @@ _FORMER_CHANGES = {"went_back": "decreased"}
 """Former names of changes of committed offsets."""
 _OF_GROUPS = ("state", "members", "generation", "lag_below", "committed", "leader", "reading")
 _HEADS = ("group", "api", "event", "client", "fault")
-_TIMERS = (
-    "session",
-    "pending",
-    "rebalance",
-    "sync",
-    "append",
-    "expire",
-    "transactions",
-    "timeout",
-    "markers",
-    "revocation",
-    "join",
-    "unsynced",
-    "initial",
-    "patterns",
-)
+_TIMERS = tuple(dict.fromkeys((*shard.TIMERS, *transaction_shard.TIMERS)))
 _REPORTS = (
     *("started", "exited", "assigned", "revoked", "lost", "read", "committed", "commit_failed", "error", "left"),
     *("begun", "aborted", "fenced"),

@@ -56,6 +56,7 @@ MODULES = {
     "test_consumer_group_records": "Consumer groups (KIP-848): what they write, and both protocols in one group",
     "test_changeovers": "Between the classic and the consumer protocol in the midst of a rebalance",
     "test_share_groups": "Share groups (KIP-932)",
+    "test_share_gaps": "Share groups (KIP-932): offsets that are not in flight",
     "test_streams_groups": "Streams groups (KIP-1071)",
 }
 HEAD = """# Fidelity: comparison with Apache Kafka

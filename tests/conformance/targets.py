@@ -115,6 +115,7 @@ PROFILES = {
             "share.coordinator.state.topic.num.partitions": 4,
             "share.coordinator.state.topic.min.isr": 1,
             "group.coordinator.rebalance.protocols": "classic,consumer,share",
+            "log.cleaner.backoff.ms": 100,
         },
         features={"4.1": {"share.version": 1}},
     ),

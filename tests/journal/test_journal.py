@@ -10,6 +10,8 @@ import pytest
 
 from broker_sim.common.clock import ManualClock
 from broker_sim.common.text import UsageError
+from broker_sim.coordinator import shard
+from broker_sim.coordinator.transaction import shard as transaction_shard
 from broker_sim.journal import DESCRIPTIONS, EVENTS, PARTS, Journal, Seen, WaitTimeout, about, problems
 from kafka_wire.errors import Err
 from tests.support import journal_check
@@ -210,6 +212,11 @@ def test_a_field_that_is_not_there_says_which_are() -> None:
 def test_every_kind_of_event_is_explained() -> None:
     assert list(EVENTS) == list(DESCRIPTIONS)
     assert all(doc and not doc.endswith(".") for kind in (*EVENTS.values(), *PARTS.values()) for doc in kind.values())
+
+
+def test_every_timer_of_the_coordinators_is_explained() -> None:
+    explained = EVENTS["timer"]["timer"]
+    assert [timer for timer in (*shard.TIMERS, *transaction_shard.TIMERS) if f"`{timer}`" not in explained] == []
 
 
 def test_what_keeps_to_the_vocabulary_passes(journal: Journal) -> None:

@@ -4,17 +4,28 @@ done to them, franz-go's as its source and public reports have them. Logs alone 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker_sim import Cluster
 from broker_sim.cli.main import main
 from broker_sim.pipeline.findings import findings
 from broker_sim.pipeline.refused_clients import sent_instead
+from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest
+from kafka_wire.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest
+from kafka_wire.messages.k26_end_txn import EndTxnRequest
+from kafka_wire.messages.k28_txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from tests.pipeline.facts import facts
 from tests.pipeline.offsets import T0
 from tests.pipeline.test_log_lines import rows
+from tests.support.wire import Wire
 
 SERVER = "[SocketServer listenerType=BROKER, nodeId=1]"
 BAD = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
@@ -291,6 +302,70 @@ def run(tmp_path: Path, **options: str) -> dict[str, Any]:
     words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
     assert main(["pipeline", "run", *words, "--out", str(out), "--engine", "duckdb", "--quiet"]) == 0
     return dict(json.loads((out / "findings.json").read_text()))
+
+
+REFUSED: dict[str, Any] = {"source": "journal", "times": 1, "from_ms": T0, "to_ms": T0, "line": None}
+
+
+async def _refused_producers(directory: Path) -> None:
+    """Two processes of one client are fenced by a third, which then commits what had not begun, and asks for too long a timeout."""
+    async with Cluster(topics={"orders": 2}, clock="manual", journal=directory, internal_topics="at-start") as kafka:
+        wire = await Wire.connect(kafka.bootstrap, client_id="web-1")
+        answers = [await wire.send(InitProducerIdRequest("tx", 60_000), 4) for _ in range(3)]
+        first, second, last = [(answer.producer_id, answer.producer_epoch) for answer in answers]
+        for producer in (first, first, second):
+            topics = [TxnOffsetCommitRequestTopic("orders", [TxnOffsetCommitRequestPartition(0, 7)])]
+            await wire.send(AddOffsetsToTxnRequest("tx", *producer, "billing"), 3)
+            await wire.send(TxnOffsetCommitRequest("tx", "billing", *producer, topics=topics), 3)
+            await wire.send(EndTxnRequest("tx", *producer, True), 3)
+        await wire.send(EndTxnRequest("tx", *last, True), 3)
+        await kafka.time.advance("5s")
+        await wire.send(EndTxnRequest("tx", *last, True), 3)
+        await wire.send(InitProducerIdRequest("other", 10**9), 4)
+        await wire.close()
+
+
+async def test_refused_requests_of_transactions_are_findings_of_a_journal(tmp_path: Path) -> None:
+    await _refused_producers(tmp_path / "journal")
+    found = run(tmp_path, journal=str(tmp_path / "journal"))["findings"]
+    told = [(one["kind"], one["severity"], re.sub(r"\d\d:\d\d:\d\d\.\d\d\d", "10:00", one["text"])) for one in found]
+    fenced = "The producer web-1 (transactional.id tx, epoch {}) was fenced at 10:00: AddOffsetsToTxn and EndTxn"
+    assert sorted(told) == [
+        *(("producer fenced", "warn", f"{fenced.format(epoch)} were answered PRODUCER_FENCED.") for epoch in (0, 1)),
+        (
+            "refused transaction",
+            "warn",
+            "EndTxn of web-1 (transactional.id tx) was refused 2 times from 10:00 on, for 5 s: INVALID_TXN_STATE.",
+        ),
+        (
+            "refused transaction",
+            "warn",
+            "InitProducerId of web-1 (transactional.id other) was refused at 10:00: INVALID_TRANSACTION_TIMEOUT.",
+        ),
+    ]
+
+
+def test_answers_of_one_fenced_process_are_one_finding_and_the_others_keep_their_cause() -> None:
+    refused = {**REFUSED, "client_id": "web-1", "address": "10.0.0.7", "member": "tx", "process": 3}
+    rows = [
+        {**refused, "what": "producer fenced", "detail": "PRODUCER_FENCED", "apis": ["EndTxn"], "times": 2},
+        {**refused, "what": "producer fenced", "detail": "INVALID_PRODUCER_EPOCH", "apis": ["InitProducerId"]},
+        {**refused, "what": "transaction refused", "detail": "UNKNOWN_MEMBER_ID", "apis": ["TxnOffsetCommit"]},
+        {
+            **refused,
+            "what": "transaction refused",
+            "detail": "UNKNOWN_MEMBER_ID",
+            "apis": ["TxnOffsetCommit"],
+            "address": "b",
+        },
+    ]
+    found = findings(facts(refused_clients=rows))
+    assert sorted((one.kind, one.severity) for one in found) == [
+        ("producer fenced", "warn"),
+        *(("refused transaction", "note"),) * 2,
+    ]
+    assert "EndTxn was answered PRODUCER_FENCED; InitProducerId was answered INVALID_PRODUCER_EPOCH." in found[0].text
+    assert all("the group had rebalanced" in one.advice for one in found[1:])
 
 
 def test_logs_alone_are_an_input(tmp_path: Path) -> None:

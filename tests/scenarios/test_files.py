@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_sim.coordinator import shard
+from broker_sim.coordinator.transaction import shard as transaction_shard
 from broker_sim.scenario.apps import COMMITS, SETTINGS
 from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.files import MAX_BYTES, MAX_VALUES, WrongFile, count, loads
@@ -521,6 +523,12 @@ def test_the_expectations_of_the_document_are_right(expectation: str) -> None:
     assert parse(
         loads(f"{STAGE}steps: [{{name: jam, after: 1s}}, {{name: heal, after: 1s}}]\nexpect: [{expectation}]")
     ).expect
+
+
+@pytest.mark.parametrize("timer", sorted({*shard._TIMERS, *transaction_shard._TIMERS}))
+def test_every_timer_of_the_coordinators_can_be_expected(timer: str) -> None:
+    condition = f"{{event: timer, timer: {timer}, log: __consumer_offsets-0}}"
+    assert parse(loads(f"{STAGE}steps: [{{when: {condition}}}]\nexpect: [{{event: mark}}]")).steps[0].when
 
 
 def test_every_key_of_scenario_files_is_documented() -> None:

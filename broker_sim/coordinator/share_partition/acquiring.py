@@ -13,7 +13,7 @@ Source: SharePartition.acquire, acquireSubsetBatchRecords, acquireNewBatchRecord
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -45,19 +45,38 @@ class Acquisition:
                 return []
             self.last = min(self.last, share.next_offset - 1)
             left = min(max_records, share.next_offset - offset)
-        at = max(0, bisect_right(share.batches, self.read[0][0], key=lambda batch: batch.first) - 1)
+        begin = self.read[0][0]
+        at = bisect_right(share.batches, begin, key=lambda batch: batch.first)
+        if at and share.batches[at - 1].last >= begin:
+            at -= 1
+            begin = share.batches[at].first
+        elif not at:
+            begin = max(begin, share.start_offset)
+        last = None
         for batch in share.batches[at:]:
             if left <= 0 or batch.first > self.last:
                 break
+            last = batch
+            if share.gap_start is not None:
+                if begin < batch.first:
+                    left -= self._new(begin, batch.first - 1, left, batch_size)
+                begin = batch.last + 1
+                if left <= 0:
+                    break
             is_slowed = self._is_slowed(batch)
             if is_slowed and self.acquired:
-                return self.acquired
+                return self._done()
             count = self._of(batch, left, is_slowed)
             if is_slowed and count:
-                return self.acquired
+                return self._done()
             left -= count
-        if left > 0 and share.next_offset <= self.last:
-            self._new(left, batch_size)
+        if left > 0 and (last is None or last.last < self.last):
+            self._new(begin if last is None else last.last + 1, self.last, left, batch_size)
+        return self._done()
+
+    def _done(self) -> list[Acquired]:
+        if self.acquired:
+            self.share.acquired_up_to(self.acquired[-1].last + 1)
         return self.acquired
 
     @property
@@ -113,32 +132,37 @@ class Acquisition:
                 break
         return got
 
-    def _new(self, left: int, batch_size: int) -> None:
-        share, read, last = self.share, self.read, self.last
-        first = max(share.next_offset, read[0][0])
+    def _new(self, first: int, last: int, left: int, batch_size: int) -> int:
+        """Acquire offsets of which none is in flight; the number of records."""
+        share, read, end = self.share, self.read, last
         if not share.batches:
-            share.start_offset = max(share.start_offset, first)  # the records between are not in the log any more
-        elif first > share.next_offset:
-            share.batches.append(Batch(share.next_offset, first - 1))
+            first = max(first, share.next_offset)
         if last - first + 1 > left:
             last = first + left - 1
-            last = min(read[-1][1], next(end for _, end in read if end >= last))
+            last = next((batch[1] for batch in read if batch[0] <= last <= batch[1]), last)
+            if share.gap_start is not None:
+                last = min(last, end)
+        acquired_to = last
         for begin, end in [(first, last)] if self.exactly else runs_of(read, first, last, batch_size):
             batch = Batch(begin, end)
             if not batch.size:
                 self.acquired.append(Acquired(begin, end, 1))
                 continue
-            share.batches.append(batch)
+            insort(share.batches, batch, key=lambda batch: batch.first)
             if self.exactly and batch.size > left:
-                end = begin + left - 1
+                acquired_to = begin + left - 1
                 deliveries = batch.parted()
-                for offset in range(begin, end + 1):
+                for offset in range(begin, acquired_to + 1):
                     share.lock(offset, offset, deliveries[offset], self.member, self.deadline_ms)
                 share.has_available()
             else:
                 share.lock(begin, end, batch.batch_state, self.member, self.deadline_ms)
-            self.acquired.append(Acquired(begin, end, 1))
-        share.next_offset = last + 1
+            self.acquired.append(Acquired(begin, min(end, acquired_to), 1))
+        if share.batches[0].first == first:
+            share.start_offset = max(share.start_offset, first)  # the records between are not in the log any more
+        share.next_offset = max(share.next_offset, last + 1)
+        share.acquired_up_to(acquired_to + 1)
+        return acquired_to - first + 1
 
 
 def _joined(acquired: list[Acquired]) -> list[Acquired]:

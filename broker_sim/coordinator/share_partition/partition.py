@@ -10,7 +10,10 @@ Rules:
 4. The start offset advances over leading records that are acknowledged or archived; acknowledgements below it are ignored without an
    error.
 
-Source: SharePartition.java (4.x). Where Kafka remembers a window of gaps after a load, the gaps here are records without a delivery.
+5. Offsets between two batches are in flight by neither: compaction has removed their records, or nothing was stored of them. The
+   latter are acquired as new records, until the fetches have come to the last batch that was loaded.
+
+Source: SharePartition.java (4.x).
 """
 
 from __future__ import annotations
@@ -92,35 +95,57 @@ class SharePartition:
     limits: Limits
     start_offset: int
     next_offset: int
-    batches: list[Batch] = field(default_factory=list)  # in the order of offsets, without gaps
+    batches: list[Batch] = field(default_factory=list)  # in the order of offsets
     complete_count: int = 0  # records from the start offset on that are done with
     _locks: list[tuple[int, int, int, int, Delivery]] = field(default_factory=list)  # deadline, number, first, last
     _locked: int = 0
     _may_have_free: bool = True
+    _gap_start: int = -1
+    _gap_end: int = -1
 
     @classmethod
     def loaded(
         cls, policy: PartitionPolicy, limits: Limits, start_offset: int, stored: Iterable[StateBatch]
     ) -> SharePartition:
         """A share partition with the state from the share coordinator."""
-        made = cls(policy, limits, start_offset, start_offset)
+        made, gap_start = cls(policy, limits, start_offset, start_offset), -1
         for batch in stored:
-            if batch.first > made.next_offset:
-                made.batches.append(Batch(made.next_offset, batch.first - 1))
+            if gap_start < 0 and batch.first > made.next_offset:
+                gap_start = made.next_offset
             delivery = Delivery(DeliveryState(batch.state), batch.deliveries)
             made.batches.append(Batch(batch.first, batch.last, delivery))
             made.next_offset = batch.last + 1
             if delivery.state.is_final:
                 made.complete_count += batch.last - batch.first + 1
+        if gap_start >= 0:
+            made._gap_start, made._gap_end = gap_start, made.next_offset
         made._advance()
         return made
+
+    @property
+    def gap_start(self) -> int | None:
+        """From where on offsets between the loaded batches may be acquired as new ones; None once a fetch has come to their end
+        (SharePartition.isPersisterReadGapWindowActive)."""
+        return self._gap_start if self._gap_end == self.next_offset else None
+
+    def acquired_up_to(self, offset: int) -> None:
+        """A fetch has acquired what there is below ``offset``: gaps behind it alone are left."""
+        if offset < self._gap_end == self.next_offset:
+            self._gap_start = offset
+        else:
+            self._gap_end = -1
 
     # what may be fetched
 
     def fetch_offset(self) -> int:
         """From where to read: the earliest record that is free."""
         if self._may_have_free:
+            gap_start = self.gap_start
             for batch in self.batches:
+                if gap_start is not None:
+                    if batch.first > gap_start:
+                        return gap_start
+                    gap_start = max(gap_start, batch.last + 1)
                 if batch.offset_state is None:
                     if batch.batch_state.is_free:
                         return batch.first
@@ -209,50 +234,78 @@ class SharePartition:
     ) -> Generator[None, None, Refusal | None]:
         if acknowledgement.last < self.start_offset:
             return None
-        if not self.batches:
-            return NOT_IN_FLIGHT if acknowledgement.first >= self.start_offset else _START_NOT_IN_FLIGHT
-        if acknowledgement.first >= self.next_offset:
-            return Refusal(Err.INVALID_REQUEST, _PAST.format("first"))
-        if acknowledgement.last >= self.next_offset:
-            return Refusal(Err.INVALID_REQUEST, _PAST.format("last"))
-        begin = acknowledgement.first
-        while begin <= acknowledgement.last and (batch := self._at(max(begin, self.start_offset))) is not None:
-            begin = max(begin, batch.first, self.start_offset)
-            if begin > acknowledgement.last:
-                break
+        at = self._floor(acknowledgement.first)
+        if isinstance(at, Refusal) or (refusal := self._out_of_flight(acknowledgement)) is not None:
+            return at if isinstance(at, Refusal) else refusal
+        while (batch := self._at(at)) is not None and batch.first <= acknowledgement.last:
+            at = batch.last + 1
+            if batch.last < self.start_offset:
+                continue
             if batch.offset_state is None:
                 refusal = self._whole_refusal(batch, member)
                 if refusal is not None:
                     return refusal
-                if begin == batch.first and batch.last <= acknowledgement.last and len(acknowledgement.types) == 1:
+                is_covered = (
+                    max(acknowledgement.first, self.start_offset) <= batch.first and batch.last <= acknowledgement.last
+                )
+                if is_covered and len(acknowledgement.types) == 1:
                     self._become(batch.first, batch.last, batch.batch_state, acknowledgement.types[0], moved, renewed)
-                    begin = batch.last + 1
                     continue
                 if not (yield from self._parting(batch, pace)):
+                    at = batch.first
                     continue  # it is another since: look again
-            last = min(acknowledgement.last, batch.last)
-            deliveries = batch.parted()
-            for offset in range(begin, last + 1):
-                if pace.full():
-                    yield
-                delivery = deliveries.get(offset)
-                if delivery is None:
-                    continue  # it is done with since
-                if delivery.state is not ACQUIRED or delivery.moving:
-                    what = "batch" if self.policy.old_words else "offset"
-                    return Refusal(
-                        Err.INVALID_RECORD_STATE, f"The {what} cannot be acknowledged. The offset is not acquired."
-                    )
-                if delivery.member != member:
-                    return Refusal(Err.INVALID_RECORD_STATE, "Member is not the owner of offset")
-                kind = (
-                    acknowledgement.types[0]
-                    if len(acknowledgement.types) == 1
-                    else acknowledgement.types[offset - acknowledgement.first]
-                )
-                self._become(offset, offset, delivery, kind, moved, renewed)
-            begin = last + 1
+            refusal = yield from self._acknowledge_some(batch, member, acknowledgement, moved, renewed, pace)
+            if refusal is not None:
+                return refusal
         return None
+
+    def _acknowledge_some(
+        self,
+        batch: Batch,
+        member: str,
+        acknowledgement: Acknowledgement,
+        moved: Transition,
+        renewed: list[tuple[int, int, Delivery]],
+        pace: Pace,
+    ) -> Generator[None, None, Refusal | None]:
+        """Apply an acknowledgement to the records of one batch, one by one; none of them need be its."""
+        deliveries, types = batch.parted(), acknowledgement.types
+        begin = max(acknowledgement.first, batch.first, self.start_offset)
+        for offset in range(begin, min(acknowledgement.last, batch.last) + 1):
+            if pace.full():
+                yield
+            delivery = deliveries.get(offset)
+            if delivery is None:
+                continue  # it is done with since
+            if delivery.state is not ACQUIRED or delivery.moving:
+                what = "batch" if self.policy.old_words else "offset"
+                return Refusal(
+                    Err.INVALID_RECORD_STATE, f"The {what} cannot be acknowledged. The offset is not acquired."
+                )
+            if delivery.member != member:
+                return Refusal(Err.INVALID_RECORD_STATE, "Member is not the owner of offset")
+            kind = types[0] if len(types) == 1 else types[offset - acknowledgement.first]
+            self._become(offset, offset, delivery, kind, moved, renewed)
+        return None
+
+    def _floor(self, offset: int) -> int | Refusal:
+        """Where the batches begin that an acknowledgement from ``offset`` on concerns: with the last one that begins at or before it,
+        even if that one ends before it (SharePartition.fetchSubMapForAcknowledgementBatch)."""
+        at = bisect_right(self.batches, offset, key=lambda batch: batch.first)
+        if at:
+            return self.batches[at - 1].first
+        if offset >= self.start_offset:
+            return NOT_IN_FLIGHT
+        at = bisect_right(self.batches, self.start_offset, key=lambda batch: batch.first)
+        return self.batches[at - 1].first if at else _START_NOT_IN_FLIGHT
+
+    def _out_of_flight(self, acknowledgement: Acknowledgement) -> Refusal | None:
+        """The refusal if an acknowledgement ends behind the last batch that begins in it."""
+        at = bisect_right(self.batches, acknowledgement.last, key=lambda batch: batch.first)
+        last = self.batches[at - 1].last
+        if acknowledgement.last <= last:
+            return None
+        return Refusal(Err.INVALID_REQUEST, _PAST.format("first" if acknowledgement.first > last else "last"))
 
     def _at(self, offset: int) -> Batch | None:
         """The batch that has a record, or the first behind it."""
@@ -322,14 +375,20 @@ class SharePartition:
         if state is AVAILABLE:
             if uncounted:
                 delivery.deliveries -= 1
-            elif delivery.deliveries >= self.limits.deliveries:
+            if last < self.start_offset:
+                state, why = ARCHIVED, Reason.DELETED
+            elif not uncounted and delivery.deliveries >= self.limits.deliveries:
                 state = ARCHIVED
         if state is ARCHIVED and why in _LETTERS and self.limits.dead_letters:
             state = ARCHIVING
         delivery.state, delivery.member, delivery.moving = state, NO_MEMBER, True
         if state.is_final:
-            self.complete_count += last - first + 1
+            self.complete_count += self._counted(first, last)
         moved.changes.append(Change(first, last, delivery, before, why))
+
+    def _counted(self, first: int, last: int) -> int:
+        """How many of these records are at or behind the start offset: `complete_count` has no others."""
+        return max(0, last + 1 - max(first, self.start_offset))
 
     # what the share coordinator says
 
@@ -346,33 +405,40 @@ class SharePartition:
         """It has refused: all is as it was, and locks end when they would have."""
         for first, last, delivery, before, _ in moved.changes:
             if delivery.state.is_final:
-                self.complete_count -= last - first + 1
+                self.complete_count -= self._counted(first, last)
             delivery.state, delivery.deliveries = before.state, before.deliveries
             delivery.member, delivery.moving = before.member, False
             if delivery.state is ACQUIRED:
                 self._hold(first, last, delivery, before.deadline_ms)
 
     def _advance(self) -> None:
-        """Advance the start offset over acknowledged and archived records."""
-        completed = 0
+        """Advance the start offset over acknowledged and archived records, up to the gaps that are left."""
+        completed, gap_start = 0, self.gap_start
+        if gap_start is not None and self.batches and self.batches[0].first > self.start_offset:
+            return
         for batch in self.batches:
+            if gap_start is not None and batch.last >= gap_start:
+                break
             if batch.offset_state is None:
                 if not batch.batch_state.is_settled:
                     break
-                self.complete_count -= batch.size
+                self.complete_count -= self._counted(batch.first, batch.last)
             else:
                 for offset in list(batch.offset_state):
                     if not batch.offset_state[offset].is_settled:
                         break
                     del batch.offset_state[offset]
                     batch.first = offset + 1
-                    self.complete_count -= 1
+                    self.complete_count -= self._counted(offset, offset)
                 if batch.offset_state:
                     break
             completed += 1
         if completed:
             del self.batches[:completed]
-        self.start_offset = self.batches[0].first if self.batches else self.next_offset
+        start_offset = self.batches[0].first if self.batches else self.next_offset
+        if gap_start is not None:
+            start_offset = min(start_offset, gap_start)
+        self.start_offset = max(self.start_offset, start_offset)
 
     # dead letters
 
@@ -461,9 +527,22 @@ class SharePartition:
             for first, last, delivery in batch.runs():
                 if last < offset and delivery.is_free:
                     self._move(first, last, delivery, ARCHIVED, moved, Reason.DELETED)
-        if not self.batches:
-            self.start_offset = self.next_offset = max(self.next_offset, offset)
         moved.complete_count = self.complete_count
+        return moved
+
+    def starts_at(self, offset: int) -> Transition:
+        """The log starts at ``offset`` now: records below it are out of the way, acquired ones, too, until their locks end
+        (SharePartition.updateCacheAndOffsets)."""
+        moved = self.without_records_below(offset)
+        for batch in self.batches:
+            whole = batch.batch_state
+            if batch.first < offset <= batch.last and batch.offset_state is None and not whole.moving:
+                self._part(batch)
+            for first, last, delivery in batch.runs():
+                if delivery.state.is_final:
+                    self.complete_count -= self._counted(first, min(last, offset - 1))
+        self.start_offset, self.next_offset = max(self.start_offset, offset), max(self.next_offset, offset)
+        moved.start_offset, moved.complete_count = self.start_offset, self.complete_count
         return moved
 
     def archive(self, ranges: Iterable[tuple[int, int]]) -> Transition:

@@ -121,3 +121,6 @@ _TIMERS: dict[str | int, Callable[[TransactionShard, TimerKey], None]] = {
     "markers": ending.try_again,
     "expire": expiry.expire,
 }
+
+TIMERS = tuple(str(kind) for kind in _TIMERS)
+"""The kinds of timers that a shard arms: the first items of their keys."""

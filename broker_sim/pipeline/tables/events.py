@@ -142,6 +142,8 @@ EVENTS = TableSchema(
             _LINE,
         ),
         ColumnSpec("instance", STRING, "group.instance.id of the request", _REQUEST),
+        ColumnSpec("transactional_id", STRING, "transactional id, where there is exactly one", _LINE),
+        ColumnSpec("producer_epoch", INT, "of a request with one transactional id", _BODY),
         ColumnSpec(
             "generation",
             INT,
@@ -219,9 +221,7 @@ EVENTS = TableSchema(
             _GROUPS,
         ),
         ColumnSpec("cause_members", ArrayOf(STRING), "member ids that were added, removed, or caused the step", _GROUP),
-        ColumnSpec(
-            "timer", STRING, "session, pending, rebalance, sync, append, expire, transactions", "timer, group, epochs"
-        ),
+        ColumnSpec("timer", STRING, "kind of timer, as in the event `timer` of the journal", "timer, group, epochs"),
         ColumnSpec("fault", LONG, "number of the rule", "fault, fault_added, fault_removed"),
         ColumnSpec("condition", STRING, "state of a log partition: `stuck`, `loading` ..", "state"),
         ColumnSpec("kinds", ArrayOf(STRING), "kinds of the appended records: offsets, group, tombstone", _APPEND),

@@ -276,8 +276,54 @@ def test_what_the_log_has_lost_is_archived() -> None:
     assert leader.written[-1] == [StateBatch(0, 2, ARCHIVED, 1)]
     assert leader.share.start_offset == 3
     empty = SharePartition(NEW, LIMITS, 0, 0)
-    empty.without_records_below(7)
+    empty.starts_at(7)
     assert (empty.start_offset, empty.next_offset) == (7, 7)
+
+
+def test_records_that_the_log_has_lost_are_out_of_the_way_though_a_member_has_them() -> None:
+    leader = Leader()
+    leader.fetch(max_records=5)
+    leader.say((4, 4, [ACCEPT]))
+    leader.write(leader.share.starts_at(7))
+    share = leader.share
+    assert (share.start_offset, share.next_offset, share.complete_count, share.in_flight) == (7, 7, 0, 0)
+    assert leader.fetch() == [Acquired(5, 9, 1)], "the batch of the log that has the offset"
+    assert isinstance(leader.say((0, 3, [ACCEPT]), member="bob"), Transition)
+    leader.expire(1000)
+    expired = [one for batches in leader.written for one in batches if one.state != ACKNOWLEDGED]
+    assert sorted((one.first, one.last, one.state) for one in expired) == [
+        *((offset, offset, ARCHIVED) for offset in range(4)),
+        (5, 9, AVAILABLE),
+    ]
+
+
+def test_loaded_gaps_are_acquired_in_runs_as_new_records_are_and_the_start_offset_waits_for_them() -> None:
+    share = SharePartition.loaded(NEW, LIMITS, 0, [StateBatch(6, 7, ACKNOWLEDGED, 1)])
+    read = ((0, 1), (2, 3), (4, 7), (8, 9))
+    assert (share.gap_start, share.start_offset) == (0, 0)
+    assert share.acquire("ann", read, 0, batch_size=2, max_records=3) == [Acquired(0, 1, 1), Acquired(2, 3, 1)]
+    assert (share.gap_start, share.fetch_offset()) == (4, 4)
+    said = [Acknowledgement(0, 3, [ACCEPT])]
+    moved = at_once(share.acknowledging("ann", said, 0, Pace(10_000)))
+    assert isinstance(moved, Transition)
+    share.settle(moved)
+    assert share.start_offset == 4
+    assert share.acquire("ann", read[2:], 0, batch_size=2, max_records=500) == [Acquired(4, 5, 1), Acquired(8, 9, 1)]
+    assert share.gap_start is None
+
+
+def test_a_gap_of_the_log_is_not_in_flight_and_nothing_is_stored_of_it() -> None:
+    leader = Leader(read=((0, 1), (4, 5)))
+    assert [leader.fetch(max_records=1), leader.fetch(max_records=1)] == [[Acquired(0, 1, 1)], [Acquired(4, 5, 1)]]
+    for said, error in (((2, 3), Err.INVALID_REQUEST), ((1, 2), Err.INVALID_REQUEST), ((6, 6), Err.INVALID_REQUEST)):
+        refused = leader.say((*said, [ACCEPT]))
+        assert isinstance(refused, Refusal)
+        assert refused.error is error
+    assert isinstance(leader.say((3, 4, [ACCEPT])), Transition)
+    assert isinstance(leader.say((1, 5, [RELEASE])), Refusal)
+    leader.say((0, 1, [ACCEPT]))
+    assert leader.share.start_offset == 5
+    assert leader.written == [[StateBatch(4, 4, ACKNOWLEDGED, 1)], [StateBatch(0, 1, ACKNOWLEDGED, 1)]]
 
 
 def test_aborted_records_are_archived_as_soon_as_they_are_acquired() -> None:
