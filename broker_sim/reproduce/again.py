@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.pipeline.finding import Finding
 from broker_sim.pipeline.progress import Steps
+from broker_sim.reproduce.epoch_timeline import EPOCH_KINDS, kinds_of
 from broker_sim.reproduce.evidence import Evidence, read
 from broker_sim.reproduce.incident import SAME, seen
 from broker_sim.scenario.model import Scenario
@@ -44,9 +45,9 @@ def played(scenario: Scenario, data: Path, consumer: Live | None = None, **more:
     return play(scenario, ScenarioOptions(data=data, journal=data / "journal", **more), consumer=consumer)
 
 
-def evidence_of(data: Path, group: str) -> Evidence:
-    """The evidence about a group in the log of a directory."""
-    return read(str(data), Steps(sys.stderr, quiet=True), group=group)
+def evidence_of(data: Path, group: str | None, *, journal: bool = False) -> Evidence:
+    """The evidence about a group (None: about all) in the log of a directory, with ``journal`` also that in the journal there."""
+    return read(str(data), Steps(sys.stderr, quiet=True), group=group, journal=journal)
 
 
 def stuck_findings(data: Path, group: str) -> list[Finding]:
@@ -65,6 +66,12 @@ def stuck_findings(data: Path, group: str) -> list[Finding]:
 
 
 def findings_of(data: Path, group: str) -> set[str]:
-    """The kinds of findings about a group, with what each may be called where less is known."""
-    kinds = {finding.kind for finding in (*seen(evidence_of(data, group), group), *stuck_findings(data, group))}
+    """The kinds of findings about a group, or a transactional id, with what each may be called where less is known."""
+    of_all = evidence_of(data, None)
+    kinds = {finding.kind for finding in of_all.findings if finding.kind == "transaction"}
+    if group in of_all.groups():
+        mine = evidence_of(data, group)
+        if any(kind in EPOCH_KINDS for kind in kinds_of(mine, group)):
+            mine = evidence_of(data, group, journal=True)
+        kinds |= {finding.kind for finding in (*seen(mine, group), *stuck_findings(data, group))}
     return kinds | {kind for kind, others in SAME.items() if kinds & set(others)}

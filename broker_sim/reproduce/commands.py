@@ -1,7 +1,7 @@
 """The verb ``broker-sim reproduce``.
 
-Exit codes: 0 the finding happens again; 1 it does not, or can't be reproduced, with the reason; 2 an invalid argument, no
-input; 130 interrupted.
+Exit codes: 0 the same finding happens again, with the same cause; 1 it can't be reproduced, with the reason, and nothing was written; 2 an
+invalid argument, no input; 3 something else happened in the simulation; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from broker_sim.pipeline.commands import add_log_options, moment
 
 __all__ = ["register", "run"]
 
+SOMETHING_ELSE = 3
 _EXAMPLES = """\
 examples:
   broker-sim reproduce --input ./copied-from-broker-3 --out incident/
@@ -32,7 +33,8 @@ examples:
 OUT gets incident.yaml (broker-sim run incident/incident.yaml --virtual), before.json (the offsets it begins with), test_incident.py
 (put your own consumer into it), verdict.txt, page.html (real and simulated, side by side) and data (the simulated logs).
 
-exit codes: 0 the finding occurs again, 1 it does not or can't be reproduced, 2 invalid argument or no input
+exit codes: 0 the same finding occurs again, with the same cause and a similarity of 50 % or more; 1 it can't be reproduced: nothing was
+written; 2 invalid argument or no input; 3 something else occurs in the simulation
 """
 
 
@@ -93,8 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
 
         pin()
     from broker_sim.pipeline.progress import Steps
-    from broker_sim.reproduce.incident import NotReproducible
-    from broker_sim.reproduce.reproduction import ReproduceOptions, reproduce
+    from broker_sim.reproduce.reproduction import ReproduceOptions, StepFailed, reproduce
+    from broker_sim.reproduce.timelines import NotReproducible
 
     try:
         options = ReproduceOptions(
@@ -111,6 +113,9 @@ def run(arguments: argparse.Namespace) -> int:
     except NotReproducible as error:
         sys.stderr.write(f"broker-sim reproduce: not reproduced: {visible(str(error))}\n")
         return 1
+    except StepFailed as error:
+        sys.stderr.write(f"broker-sim reproduce: {visible(str(error))}\n")
+        return SOMETHING_ELSE
     except UsageError as error:
         complain("broker-sim reproduce", error)
         return 2
@@ -125,10 +130,12 @@ def run(arguments: argparse.Namespace) -> int:
             "again": None if made.again is None else made.again.to_dict(),
             "alike": round(made.similarity.share, 3),
             "apart_ms": made.similarity.apart_ms,
+            "cause": None if made.recurrence.cause is None else made.recurrence.cause.text(),
+            "happened": made.happened,
             "verdict_code": made.outcome.code,
             "unknown": made.unknown,
         }
         sys.stdout.write(json.dumps(table) + "\n")
     else:
         sys.stdout.write("\n".join([*made.verdict(), made.similarity.text(), f"{arguments.out}/page.html"]) + "\n")
-    return 0 if made.happened else 1
+    return 0 if made.happened else SOMETHING_ELSE

@@ -9,7 +9,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.config.settings import ConfigError, parse_release
@@ -19,6 +19,7 @@ from broker_sim.pipeline.duck.session import DuckSession
 from broker_sim.pipeline.engine import on_its_engine
 from broker_sim.pipeline.finding import Finding
 from broker_sim.pipeline.findings import findings
+from broker_sim.pipeline.log_ends import data_folders
 from broker_sim.pipeline.output import Folder
 from broker_sim.pipeline.progress import Steps
 from broker_sim.pipeline.run import PipelineRun, RunOptions
@@ -43,6 +44,8 @@ class Evidence:
     from_ms: int | None
     to_ms: int | None
     _tables: dict[str, Any]
+    partitions: dict[str, int] = field(default_factory=dict)
+    """Topic -> partitions of it that the directory has, of data topics."""
 
     def rows(self, table: str) -> list[Row]:
         """A table's rows; [] of a table that such a directory has not."""
@@ -68,11 +71,9 @@ class Evidence:
 
     def release(self) -> tuple[str, str]:
         """The Kafka release that wrote the log, as far as its records show, and the evidence for it, as text."""
-        said = [row for row in self.rows("log_lines") if row["what"] == "release" and row["detail"]]
-        for row in reversed(said):
-            known = _known_release(row["detail"])
-            if known is not None:
-                return known, f"{row['file']}:{row['line']} logs Kafka {row['detail']}"
+        logged = self.release_of_lines()
+        if logged is not None:
+            return logged
         rows = self.rows("offset_log")
         if any((row["key_version"] or 0) in COMMIT_KEYS and (row["value_version"] or 0) >= 4 for row in rows):
             return NEWER, "commits are written as 4.1 and later do"
@@ -81,6 +82,15 @@ class Evidence:
         if any(row["value_version"] is not None for row in rows):
             return OLDER, "commits and groups are written as 3.x does"
         return NEWER, "nothing in the log shows it"
+
+    def release_of_lines(self) -> tuple[str, str] | None:
+        """The release that a broker logged, and where; None if no line has it."""
+        said = [row for row in self.rows("log_lines") if row["what"] == "release" and row["detail"]]
+        for row in reversed(said):
+            known = _known_release(row["detail"])
+            if known is not None:
+                return known, f"{row['file']}:{row['line']} logs Kafka {row['detail']}"
+        return None
 
 
 COMMIT_KEYS, GROUP_KEY = (0, 1), 2
@@ -124,7 +134,10 @@ class _InMemory(PipelineRun):
         self._read()
         self._make()
         facts = collect(self.tables, self.facts)
-        return Evidence(self.inputs.run_id, findings(facts), facts.from_ms, facts.to_ms, self.tables)
+        partitions: dict[str, int] = {}
+        for topic, index, _ in data_folders(self.options.input or "."):
+            partitions[topic] = max(partitions.get(topic, 0), index + 1)
+        return Evidence(self.inputs.run_id, findings(facts), facts.from_ms, facts.to_ms, self.tables, partitions)
 
     @on_its_engine
     def _keep(self, table: TableSchema, frame: DataFrame, files: int | None = None) -> DataFrame:

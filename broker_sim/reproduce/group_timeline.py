@@ -19,11 +19,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
 from broker_sim.common.text import duration_text
 from broker_sim.reproduce.evidence import Evidence, Row
 
-__all__ = ["Act", "Commit", "GroupGeneration", "GroupTimeline", "ScenarioMember", "read_timeline"]
+__all__ = [
+    "Act",
+    "Commit",
+    "GenerationMember",
+    "GroupGeneration",
+    "GroupTimeline",
+    "ScenarioMember",
+    "read_timeline",
+    "read_topics",
+]
 
 LONG_MS = 5000
 """A pause of a member's commits that is shown: so long, and `UNUSUAL` times its commit interval."""
@@ -82,13 +92,23 @@ class ScenarioMember:
     session_ms: int
     rebalance_ms: int
     first: bool = False
+    settings: dict[str, Any] = field(default_factory=dict)
+    """More keys of the scenario's client."""
+
+    def configure(self, **config: Any) -> None:
+        """Set keys of the client's ``config``."""
+        self.settings["config"] = {**self.settings.get("config", {}), **config}
 
 
 @dataclass(frozen=True)
 class Act:
-    """``kind``: start, leave, crash, hang (``for_ms``), commit (``offsets``, of a member or, without ``who``, without one),
+    """``kind``: start, leave, crash, hang and freeze (``for_ms``), commit (``offsets``, of a member or, without ``who``, without one),
     delete_offsets, delete_group, expire, move, epoch (the coordinator's broker is elected again), jam (``for_ms``: nothing that is
-    appended to the group's offsets partition is committed; ``refused_ms``: since when it is under its min.insync.replicas)."""
+    appended to the group's offsets partition is committed; ``refused_ms``: since when it is under its min.insync.replicas).
+
+    Of groups with epochs, share groups and transactions also: not_revoked (a member does not confirm a revocation), fill (``offsets``:
+    so many records are appended), delivery (``offsets``: records of a share group that were released, rejected or archived), create
+    (a topic), and those of `transaction_timeline`. ``cause``: what brought it about, where the kind does not say it."""
 
     at_ms: int
     kind: str
@@ -100,11 +120,13 @@ class Act:
     removed: bool = False
     """Of a crash or a hang: the group went on without it."""
     refused_ms: int | None = None
+    cause: str = ""
 
 
 @dataclass
 class GroupTimeline:
-    """``before``: offsets that stood at ``from_ms``; ``ends``: where the logs ended then, as far as that is known."""
+    """``before``: offsets that stood at ``from_ms``; ``ends``: where the logs ended then, as far as that is known; ``protocol``: the kind
+    of group, or `transaction`; ``config``: settings of the brokers; ``missing``: topics that do not exist at ``from_ms``."""
 
     group: str
     from_ms: int
@@ -121,6 +143,11 @@ class GroupTimeline:
     rhythm_ms: int = 1000
     names: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    protocol: str = "classic"
+    config: dict[str, str] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    records_before: dict[str, int] = field(default_factory=dict)
+    """Topic -> records in it at ``from_ms``, where offsets of records are those of the log."""
 
 
 def read_timeline(evidence: Evidence, group: str, from_ms: int, to_ms: int) -> GroupTimeline:
@@ -137,7 +164,7 @@ def read_timeline(evidence: Evidence, group: str, from_ms: int, to_ms: int) -> G
             timeline.before[commit.log] = commit.offset
         elif commit.at_ms < begin:
             timeline.before.pop(commit.log, None)
-    _topics(timeline, evidence)
+    read_topics(timeline, evidence)
     timeline.rhythm_ms = _rhythm(timeline.commits)
     known = [record for record in records if record.at_ms <= begin]
     timeline.begin = known[-1] if known else None
@@ -202,7 +229,7 @@ def _commit(row: Row) -> Commit:
     )
 
 
-def _topics(timeline: GroupTimeline, evidence: Evidence) -> None:
+def read_topics(timeline: GroupTimeline, evidence: Evidence) -> None:
     """How many partitions there are, where their logs ended, and how fast they grow."""
     logs = {commit.log for commit in timeline.commits} | set(timeline.before)
     logs |= {log for record in timeline.records for entry in record.entries for log in entry.logs}
@@ -212,7 +239,8 @@ def _topics(timeline: GroupTimeline, evidence: Evidence) -> None:
     topics = {topic for topic, _ in logs}
     logs |= {log for log in grown if log[0] in topics}
     for topic in topics:
-        timeline.partitions[topic] = max(index for name, index in logs if name == topic) + 1
+        known = max(index for name, index in logs if name == topic) + 1
+        timeline.partitions[topic] = max(known, evidence.partitions.get(topic, 0))
     span_s = max((timeline.to_ms - timeline.from_ms) / 1000, 1.0)
     for log in sorted(logs):
         points = sorted(grown.get(log, [])) or [

@@ -17,9 +17,13 @@ from broker_sim.common.text import UsageError, clock, unknown
 from broker_sim.explain.phrases import count
 from broker_sim.pipeline.finding import Finding
 from broker_sim.reproduce.evidence import Evidence
-from broker_sim.reproduce.group_timeline import read_timeline
+from broker_sim.reproduce.causes import Cause, cause_of
+from broker_sim.reproduce.epoch_timeline import EPOCH_KINDS, SESSION
+from broker_sim.reproduce.group_timeline import GroupTimeline
+from broker_sim.reproduce.timelines import NotReproducible, timeline_of
+from broker_sim.reproduce.transaction_timeline import row_of, unplayable
 
-__all__ = ["NotReproducible", "SelectedIncident", "choose", "recurs", "seen"]
+__all__ = ["NotReproducible", "Recurrence", "SelectedIncident", "choose", "recurs", "seen"]
 
 PLAYABLE = (
     *(
@@ -33,6 +37,7 @@ PLAYABLE = (
         "churn",
     ),
     *("regression", "reset", "stalled", "coordinator moved", "deleted offsets", "poison", "bounce", "lag"),
+    *("rebalance timeout", "archived", "redelivered", "not ready", "transaction"),
 )
 UNPLAYABLE = {
     "no records": "an offsets partition without records does not show whether any client tried to write",
@@ -40,13 +45,14 @@ UNPLAYABLE = {
     "hotspot": "the placement of groups on offsets partitions is no incident of one group",
     "misplaced groups": "the placement of groups on offsets partitions is no incident of one group",
     "duplicates": "records delivered twice are a consequence: choose the finding that caused it",
-    "transaction": "the members of a scenario have no transactions",
     "unclean election": "an unclean election loses records that the log no longer has",
     "leader epoch": "the re-election of a leader does not change a group",
     "nothing": "nothing unusual was found",
 }
 PARTITIONED = ("stuck", "coordinator moved")
 """What happens to a partition of `__consumer_offsets`, and so to each of its groups."""
+MOST_GROUPS = 100
+"""So many groups are looked at where the pipeline has found nothing."""
 NEAR_MS = 15_000
 """Such a finding may begin and end so much later or earlier than the fault: clients retry each 5 to 10 s."""
 AFTER_S, BEFORE_S, MOST_S = 90, 30, 900
@@ -61,13 +67,8 @@ SAME = {
     "session expired": ("departed", "churn"),
     "poll timeout": ("departed", "session expired"),
     "reset": ("regression",),
-    "poison": ("storm",),
 }
 """Other kinds that the same incident may have in a simulated log, which has no logs of brokers and clients beside it."""
-
-
-class NotReproducible(UsageError):
-    """Why not, in one line."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +92,25 @@ def seen(evidence: Evidence, group: str) -> list[Finding]:
 def _own(evidence: Evidence, group: str) -> Iterator[Finding]:
     """Members with expired sessions, without polls or with partitions that are not committed, and restarted static members: from a
     log's records and commits alone."""
-    timeline = read_timeline(evidence, group, evidence.from_ms or 0, evidence.to_ms or 0)
+    try:
+        timeline = timeline_of(evidence, group, evidence.from_ms or 0, evidence.to_ms or 0)
+    except NotReproducible:
+        return
 
     def own_finding(kind: str, weight: float, text: str, at_ms: int | None) -> Finding:
         return Finding(kind, "warn" if weight > 100 else "note", weight, text, group=group, at_ms=at_ms)
 
+    if timeline.protocol in EPOCH_KINDS:
+        for act in timeline.acts:
+            if act.kind in ("crash", "freeze") and act.cause == SESSION:
+                text = f"The session of {act.who} in {group} expired: {act.why}."
+                yield own_finding("session expired", 130, text, act.at_ms)
+            elif act.kind == "not_revoked":
+                text = f"{act.who} was removed from {group}: {act.why}."
+                yield own_finding("rebalance timeout", 130, text, act.at_ms)
+            elif act.kind == "leave":
+                yield own_finding("departed", 60, f"{act.who} left {group}: {act.why}.", act.at_ms)
+        return
     for act in timeline.acts:
         if act.kind == "crash" and act.removed:
             yield own_finding(
@@ -131,8 +146,9 @@ def _bounced(evidence: Evidence, group: str) -> int | None:
     return None
 
 
-def choose(whole: Evidence, group: str | None, at_ms: int | None) -> tuple[str, Finding | None]:
-    """The group, and of the whole log's findings the one about it (or about its offsets partition). Raises UsageError."""
+def choose(whole: Evidence, group: str | None, at_ms: int | None) -> tuple[str | None, Finding | None]:
+    """The group, and of the whole log's findings the one about it (or about its offsets partition); no group for one about a transaction.
+    Raises UsageError."""
     groups = whole.groups()
     if group is not None and group not in groups:
         raise unknown("group", group, groups)
@@ -144,13 +160,27 @@ def choose(whole: Evidence, group: str | None, at_ms: int | None) -> tuple[str, 
     ]
     if at_ms is not None:
         about.sort(key=lambda finding: _away_ms(finding, at_ms))
+    why_not = ""
     for finding in about:
+        if finding.kind == "transaction":
+            row = row_of(whole, finding)
+            reason = "it is not in the input" if row is None else unplayable(row, None)
+            if reason is None:
+                return None, finding
+            why_not = why_not or f"{finding.text} Not reproduced: {reason}"
+            continue
         whose = group or finding.group or _hit(whole, finding)
         if whose is not None:
             return whose, _of_its_own(whole, finding, whose)
-    if group is None:
-        raise NotReproducible(_why_not(whole.findings))
-    return group, None
+    if group is not None:
+        return group, None
+    for whose in groups[:MOST_GROUPS]:
+        own = [finding for finding in _own(whole, whose) if finding.kind != "bounce" and finding.weight > 100]
+        if own and at_ms is not None:
+            return whose, min(own, key=lambda finding: _away_ms(finding, at_ms))
+        if own:
+            return whose, max(own, key=lambda finding: finding.weight)
+    raise NotReproducible(why_not or _why_not(whole.findings))
 
 
 def _away_ms(finding: Finding, at_ms: int) -> float:
@@ -229,7 +259,8 @@ def incident(mine: Evidence, group: str, of_all: Finding | None, at_ms: int | No
     end = min(last, over + AFTER_S * 1000)
     back_s = BEFORE_S + (120 if finding.kind in _EARLIER else 0)
     begin = max(first, at - back_s * 1000, end - MOST_S * 1000)
-    return SelectedIncident(finding, group, begin, max(end, begin + 1000))
+    # a share group's state is in another log, which may go on for longer than the offsets log
+    return SelectedIncident(finding, group, begin, max(end, begin + 1000, over + 1000))
 
 
 def _why_not(findings: list[Finding]) -> str:
@@ -240,14 +271,32 @@ def _why_not(findings: list[Finding]) -> str:
     return "nothing unusual was found, so there is nothing to reproduce"
 
 
-def recurs(finding: Finding, again: list[Finding], later_ms: int) -> Finding | None:
-    """The finding in the simulated log: of the same kind, else one that says the same with less known. What happened to a partition has
-    to be there at its time, ``later_ms`` after the real one's, and be over when that was: another of its kind is another one."""
+@dataclass(frozen=True)
+class Recurrence:
+    """``again``: the finding in the simulated log, with the same cause; None where there is none. ``cause``: that of the log.
+    ``other``: a finding of the same kind with another cause, or at another time, and that cause."""
+
+    again: Finding | None
+    cause: Cause | None
+    other: tuple[Finding, Cause | None] | None = None
+
+
+def recurs(
+    finding: Finding, real: GroupTimeline, again: list[Finding], simulated: GroupTimeline, later_ms: int
+) -> Recurrence:
+    """Whether the finding is in the simulated log: of the same kind, else of one that says the same with less known, with the same cause.
+    What happened to a partition has to be there at its time, ``later_ms`` after the real one's, and be over when that was."""
+    cause, other = cause_of(finding, real), None
     for kind in (finding.kind, *SAME.get(finding.kind, ())):
-        for other in again:
-            if other.kind == kind and (kind not in PARTITIONED or _in_place(finding, other, later_ms)):
-                return other
-    return None
+        for candidate in again:
+            if candidate.kind != kind:
+                continue
+            its = cause_of(candidate, simulated)
+            in_place = kind not in PARTITIONED or _in_place(finding, candidate, later_ms)
+            if cause is not None and its is not None and cause.same_as(its) and in_place:
+                return Recurrence(candidate, cause)
+            other = other or (candidate, its)
+    return Recurrence(None, cause, other)
 
 
 def _in_place(real: Finding, simulated: Finding, later_ms: int) -> bool:

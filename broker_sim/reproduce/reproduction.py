@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,32 +14,45 @@ from broker_sim.pipeline.finding import Finding
 from broker_sim.pipeline.progress import Steps
 from broker_sim.reproduce import page
 from broker_sim.reproduce.again import evidence_of, played, stuck_findings
-from broker_sim.reproduce.evidence import Evidence, read
+from broker_sim.reproduce.causes import Cause, cause_of
+from broker_sim.reproduce.epoch_timeline import EPOCH_KINDS
+from broker_sim.reproduce.evidence import Evidence, Row, read
 from broker_sim.reproduce.generated_scenario import (
-    BEGIN,
+    BEGIN_MARK,
     GROUPS,
     PYTEST,
     SCENARIO,
     GeneratedScenario,
     scenario_of,
     test_of,
+    without_failed,
 )
-from broker_sim.reproduce.group_timeline import Act, GroupTimeline, read_timeline
+from broker_sim.reproduce.group_timeline import Act, GroupTimeline
 from broker_sim.reproduce.incident import (
     NEAR_MS,
     PARTITIONED,
-    NotReproducible,
+    Recurrence,
     SelectedIncident,
     choose,
     incident,
     recurs,
     seen,
 )
-from broker_sim.reproduce.similarity import Similarity, compare
+from broker_sim.reproduce.share_acts import MOST_RECORDS, RESET
+from broker_sim.reproduce.similarity import ENOUGH, TAIL_MS, Similarity, compare
+from broker_sim.reproduce.timelines import NotReproducible, timeline_of
+from broker_sim.reproduce.transaction_timeline import (
+    LATE_RECORDS,
+    cause_of_transaction,
+    read_transaction,
+    row_of,
+    unplayable,
+    with_clients,
+)
 from broker_sim.scenario.model import read as read_scenario
 from broker_sim.scenario.runner import ScenarioOutcome
 
-__all__ = ["ReproduceOptions", "Reproduction", "reproduce"]
+__all__ = ["ReproduceOptions", "Reproduction", "StepFailed", "reproduce"]
 
 VERDICT, PAGE = "verdict.txt", "page.html"
 MEMBERS = ("start", "leave", "crash", "hang")
@@ -62,38 +76,56 @@ class ReproduceOptions:
     client_logs: tuple[str, ...] = ()
 
 
+class StepFailed(UsageError):
+    """A step of the scenario could not be taken: something else has happened in the simulation."""
+
+
 @dataclass
 class Reproduction:
-    """``again``: the finding in the simulated log, None where it is not there."""
+    """``recurrence``: the finding in the simulated log, or what is there instead; ``dropped``: expectations that did not hold, and are not
+    in the scenario."""
 
     incident: SelectedIncident
-    again: Finding | None
+    recurrence: Recurrence
     outcome: ScenarioOutcome
     similarity: Similarity
     unknown: list[str]
+    dropped: list[str]
+    late: str = ""
+
+    @property
+    def again(self) -> Finding | None:
+        return self.recurrence.again
 
     @property
     def happened(self) -> bool:
-        return self.again is not None and self.outcome.code == 0
+        """Whether the same finding, of the same group, with the same cause, is in a simulated history that is similar enough."""
+        return self.again is not None and self.similarity.is_enough
 
     def verdict(self) -> list[str]:
         """Lines: the finding in the log, in the simulation, and whether it was reproduced. Control characters in names are spelled
         out."""
-        finding = self.incident.finding
-        lines = [f"In the log: {_dated(finding)}"]
+        lines = [f"In the log: {_dated(self.incident.finding)}"]
+        cause = self.recurrence.cause
         if self.again is not None:
             lines.append(f"Simulated: {self.again.text}")
-        held = (
-            "and all expectations of the scenario held"
-            if self.outcome.code == 0
-            else "but an expectation of the scenario failed"
-        )
-        lines.append(
-            f"The finding occurs again, {held}."
-            if self.again is not None
-            else "The finding does not occur again: the simulated log has no such finding."
-        )
+        lines.append(self._conclusion("" if cause is None else f" ({cause.text()})"))
+        lines += [f"Not as in the log: {text}" for text in self.dropped]
         return [visible(line) for line in lines]
+
+    def _conclusion(self, cause: str) -> str:
+        if self.happened:
+            return f"The finding occurs again, with the same cause{cause}."
+        least = f"a reproduction needs one pair of events or more, and {ENOUGH:.0%}"
+        if self.again is not None:
+            return f"The finding occurs again, with the same cause{cause}, but the histories are not similar: {least}."
+        if self.late:
+            return f"The finding does not occur again: {self.late}"
+        if self.recurrence.other is None:
+            return "The finding does not occur again: the simulated log has no such finding."
+        other, its = self.recurrence.other
+        what = "unknown" if its is None else its.text()
+        return f"Something else occurs: {other.text} Its cause: {what}; in the log:{cause or ' unknown'}."
 
 
 def _check_out(out: Path) -> None:
@@ -116,52 +148,191 @@ def _dated(finding: Finding) -> str:
 
 
 def reproduce(options: ReproduceOptions, steps: Steps) -> Reproduction:
-    """Do it, and write the files. Raises UsageError; NotReproducible with the reason."""
+    """Do it, and write the files. Raises UsageError; NotReproducible with the reason, before anything is written."""
     out = Path(options.out)
     _check_out(out)
     with steps.step("reading the log") as step:
-        whole = _read(options, steps)
-        group, of_all = choose(whole, options.group, options.at_ms)
-        mine = _read(options, steps, group)
-        chosen = incident(mine, group, of_all, options.at_ms)
-        step.done(f"{visible(group)}, {chosen.finding.kind}")
-    release, why = (options.as_version, "as it was asked for") if options.as_version else mine.release()
-    timeline = read_timeline(mine, group, chosen.from_ms, chosen.to_ms)
+        plan = _plan(options, steps)
+        step.done(f"{visible(plan.chosen.group)}, {plan.chosen.finding.kind}")
+    chosen, timeline = plan.chosen, plan.timeline
+    generated = scenario_of(chosen, timeline, plan.release)
+    generated.changed.append(f"the brokers behave as Kafka {plan.release}: {plan.why_release}")
+    _check_readable(chosen, generated)
+    _write(out, chosen, generated)
+    data = out / "data"
+    with steps.step("playing it") as step:
+        _emptied(data)
+        try:
+            outcome = played(read_scenario(out / SCENARIO), data)
+        except UsageError as error:  # a step can't be taken: what it is about is not there
+            raise StepFailed(f"{visible(chosen.group)}: a step of {out / SCENARIO} failed: {error}") from None
+        dropped = without_failed(generated, outcome.results)
+        if dropped:
+            _write(out, chosen, generated)
+        step.done(f"{outcome.seconds:.0f} s of virtual time")
+    begin = next(
+        (event["ts_ms"] for event in outcome.events if event["event"] == "mark" and event["text"] == BEGIN_MARK), None
+    )
+    if begin is None:
+        late = f"the members did not form the group: {outcome.late}"
+        nothing = Recurrence(None, cause_of(chosen.finding, timeline))
+        similarity = Similarity([], (0.0, 0.0))
+        made = Reproduction(chosen, nothing, outcome, similarity, _unknown(timeline, generated), dropped, late)
+    else:
+        findings, shifted = plan.simulated(data, begin)
+        recurrence = plan.recurs(findings, shifted, begin - timeline.from_ms)
+        similarity = compare(timeline, shifted)
+        made = Reproduction(chosen, recurrence, outcome, similarity, _unknown(timeline, generated), dropped)
+    _write_report(out, made, timeline, generated)
+    return made
+
+
+@dataclass
+class _Plan:
+    """What is played, and how it is looked for in the simulated log. ``row``: of a transaction."""
+
+    chosen: SelectedIncident
+    timeline: GroupTimeline
+    release: str
+    why_release: str
+    row: Row | None = None
+
+    def simulated(self, data: Path, begin_ms: int) -> tuple[list[Finding], GroupTimeline]:
+        """The findings, and the timeline, of the simulated log. ``begin_ms``: its moment that is the timeline's first one."""
+        group, timeline = self.chosen.group, self.timeline
+        to_ms = begin_ms + timeline.to_ms - timeline.from_ms + TAIL_MS
+        if self.row is not None:
+            return _simulated_transaction(data, self.row, begin_ms, to_ms)
+        kind = self.chosen.finding.kind
+        again = evidence_of(data, group, journal=timeline.protocol in EPOCH_KINDS)
+        findings = stuck_findings(data, group) if kind == "stuck" else seen(again, group)
+        shifted = timeline_of(again, group, begin_ms, to_ms)
+        if kind == "stuck":
+            _add_stuck_act(findings, shifted)
+        return findings, shifted
+
+    def recurs(self, findings: list[Finding], shifted: GroupTimeline, later_ms: int) -> Recurrence:
+        if self.row is None:
+            return recurs(self.chosen.finding, self.timeline, findings, shifted, later_ms)
+        return _transaction_recurs(self.row, self.timeline, findings, shifted)
+
+
+def _plan(options: ReproduceOptions, steps: Steps) -> _Plan:
+    """Choose an incident, and read its timeline. Raises UsageError, NotReproducible."""
+    whole = _read(options, steps)
+    group, of_all = choose(whole, options.group, options.at_ms)
+    release, why = (options.as_version, "as it was asked for") if options.as_version else whole.release()
+    if group is None:
+        assert of_all is not None
+        row = row_of(whole, of_all)
+        assert row is not None
+        if row["hangs"] and not options.as_version and whole.release_of_lines() is None:
+            release, why = LATE_RECORDS, "its brokers accept records that arrive after the end of their transaction"
+        reason = unplayable(row, release)
+        if reason is not None:
+            raise NotReproducible(f"{of_all.text} Not reproduced: {reason}")
+        timeline = read_transaction(whole, row)
+        with_clients(timeline, row)
+        timeline.acts.sort(key=lambda act: act.at_ms)
+        owner = SelectedIncident(of_all, timeline.group, timeline.from_ms, timeline.to_ms)
+        return _Plan(owner, timeline, release, why, row)
+    mine = _read(options, steps, group)
+    if not options.as_version:
+        release, why = mine.release()
+    chosen = incident(mine, group, of_all, options.at_ms)
+    timeline = timeline_of(mine, group, chosen.from_ms, chosen.to_ms)
+    if not options.as_version and timeline.protocol in ("share", "streams") and parse_release(release) < (4, 2):
+        release, why = "4.2", f"{timeline.protocol} groups are no preview there"
     if chosen.finding.kind == "stuck":
         _stuck(chosen, timeline, mine, release)
+    _check_playable(chosen, timeline)
+    return _Plan(chosen, timeline, release, why)
+
+
+def _check_playable(chosen: SelectedIncident, timeline: GroupTimeline) -> None:
+    """Raise NotReproducible, before anything is written, for what no scenario brings about."""
+    group, finding = chosen.group, chosen.finding
     if not timeline.members and not timeline.acts:
         raise NotReproducible(f"{group}: compaction has removed its records of that time")
-    if chosen.finding.kind in PARTITIONED and not timeline.members:
+    if finding.kind in PARTITIONED and not timeline.members:
         raise NotReproducible(
             f"{group}: its members at that time are not in the log, so no client that tries to commit can be simulated"
         )
-    generated = scenario_of(chosen, timeline, release)
-    generated.changed.append(f"the brokers behave as Kafka {release}: {why}")
-    _write(out, chosen, generated)
-    try:
-        scenario = read_scenario(out / SCENARIO)
-    except UsageError as error:
-        raise NotReproducible(f"{group}: no scenario has its names: {error}") from None
-    with steps.step("playing it") as step:
-        data = out / "data"
-        _emptied(data)
-        outcome = played(scenario, data)
-        step.done(f"{outcome.seconds:.0f} s of virtual time")
-    again = evidence_of(data, group)
-    findings = stuck_findings(data, group) if chosen.finding.kind == "stuck" else seen(again, group)
-    begin = next(
-        (event["ts_ms"] for event in outcome.events if event["event"] == "mark" and event["text"] == BEGIN), None
+    if timeline.protocol != "classic" and not timeline.members:
+        raise NotReproducible(f"{group}: its members at that time are not in the log")
+    if timeline.protocol != "classic" and not timeline.partitions:
+        raise NotReproducible(f"{group}: the topics that its members subscribe to are not in the log")
+    if max(timeline.records_before.values(), default=0) > MOST_RECORDS:
+        raise NotReproducible(
+            f"{group}: the offsets of its records are above {MOST_RECORDS:,}; a scenario appends at most so many"
+        )
+    cause = cause_of(finding, timeline)
+    if cause is None:
+        raise NotReproducible(f"{group}: {finding.text} Not reproduced: the log does not show what brought it about")
+    if RESET in cause.what:
+        raise NotReproducible(
+            f"{group}: {finding.text} Not reproduced: no step of a scenario sets the start offset of a share group"
+        )
+    if (
+        timeline.protocol in EPOCH_KINDS
+        and finding.kind in (*OF_COMMITS, *PARTITIONED)
+        and finding.kind != "coordinator moved"
+    ):
+        raise NotReproducible(
+            f"{group}: {finding.text} Not reproduced: the members of {timeline.protocol} groups that a scenario has do not commit offsets"
+        )
+
+
+OF_COMMITS = ("regression", "reset", "stalled", "deleted offsets", "poison")
+"""Findings about committed offsets."""
+
+
+def _simulated_transaction(data: Path, row: Row, begin_ms: int, to_ms: int) -> tuple[list[Finding], GroupTimeline]:
+    """The simulated transaction that is the most like the log's: with the same cause, the most partitions, and nearest in duration."""
+    again = evidence_of(data, None, journal=False)
+    cause = cause_of_transaction(row)
+    rows = [other for other in again.rows("transactions") if other["from_ms"] >= begin_ms - NEAR_MS]
+    rows.sort(
+        key=lambda other: (cause_of_transaction(other) != cause, abs((other["open_ms"] or 0) - (row["open_ms"] or 0)))
     )
-    if begin is None:
-        raise NotReproducible(f"{group}: its members did not form the group: {outcome.late}")
-    shifted = read_timeline(again, group, begin, begin + timeline.to_ms - timeline.from_ms)
-    if chosen.finding.kind == "stuck":
-        _add_stuck_act(findings, shifted)
-    similarity = compare(timeline, shifted)
-    again_found = recurs(chosen.finding, findings, begin - timeline.from_ms)
-    made = Reproduction(chosen, again_found, outcome, similarity, _unknown(timeline, generated))
-    _write_report(out, made, timeline, generated)
-    return made
+    findings = [finding for finding in again.findings if finding.kind == "transaction"]
+    if not rows:
+        return [], GroupTimeline(str(row["transactional_id"]), begin_ms, to_ms)
+    shifted = read_transaction(again, rows[0], to_ms)
+    shifted.from_ms = begin_ms
+    return [finding for finding in findings if finding.at_ms == rows[0]["from_ms"]], shifted
+
+
+def _transaction_recurs(row: Row, real: GroupTimeline, findings: list[Finding], shifted: GroupTimeline) -> Recurrence:
+    """The same transactional id, the same end, in the same partitions, for a similar time."""
+    mine, other = (
+        next((act for act in timeline.acts if act.kind == "transaction"), None) for timeline in (real, shifted)
+    )
+    assert mine is not None
+    cause = _transaction_cause(mine, real)
+    if other is None or not findings:
+        return Recurrence(None, cause)
+    its = _transaction_cause(other, shifted if row["transactional_id"] is not None else real)
+    apart_ms = abs(other.for_ms - mine.for_ms)
+    if cause.same_as(its) and apart_ms <= max(NEAR_MS, mine.for_ms // 4):
+        return Recurrence(findings[0], cause)
+    return Recurrence(None, cause, (findings[0], its))
+
+
+def _transaction_cause(act: Act, timeline: GroupTimeline) -> Cause:
+    logs = frozenset(f"{topic}-{index}" for (topic, index), _ in act.offsets)
+    return Cause(f"transaction, {act.cause}", frozenset([timeline.group]), logs)
+
+
+def _check_readable(chosen: SelectedIncident, generated: GeneratedScenario) -> None:
+    """Raise NotReproducible where a scenario file can't have the names of the log."""
+    with tempfile.TemporaryDirectory(prefix="broker-sim-reproduce-") as scratch:
+        _write(Path(scratch), chosen, generated)
+        try:
+            read_scenario(Path(scratch) / SCENARIO)
+        except UsageError as error:
+            reason = str(error).replace(f"{scratch}/", "")
+            raise NotReproducible(f"{chosen.group}: no scenario has its names: {reason}") from None
 
 
 def _read(options: ReproduceOptions, steps: Steps, group: str | None = None) -> Evidence:

@@ -18,7 +18,14 @@ from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count
 from broker_sim.reproduce.group_timeline import GroupGeneration, GroupTimeline
 
-__all__ = ["Event", "Pair", "Similarity", "compare", "events_of"]
+__all__ = ["ENOUGH", "TAIL_MS", "Event", "Pair", "Similarity", "compare", "events_of"]
+
+
+TAIL_MS = 15_000
+"""The simulated history is read for so long behind the log's end: what happens later than in the log is paired; other events there, of which
+the log does not show whether they followed, do not count."""
+ENOUGH = 0.5
+"""The least similarity of a reproduction."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +64,14 @@ class Similarity:
 
     @property
     def share(self) -> float:
-        """1.0 where every event has its counterpart."""
+        """1.0 where every event has its counterpart; 0.0 without any event."""
         events = sum((pair.real is not None) + (pair.simulated is not None) for pair in self.pairs)
-        return 2 * self.both / events if events else 1.0
+        return 2 * self.both / events if events else 0.0
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the histories are similar enough for a reproduction: `ENOUGH`, and one pair or more."""
+        return self.both > 0 and self.share >= ENOUGH
 
     @property
     def apart_ms(self) -> int:
@@ -70,6 +82,8 @@ class Similarity:
     def text(self) -> str:
         real = sum(pair.real is not None for pair in self.pairs)
         simulated = sum(pair.simulated is not None for pair in self.pairs)
+        if not self.pairs:
+            return "similarity 0%: neither the log nor the simulation has events that could be compared"
         near = f", {duration_text(self.apart_ms)} apart (median)" if self.both else ""
         return (
             f"similarity {self.share:.0%}: {self.both} pairs of {real} events in the log and {simulated} in the simulation{near};"
@@ -106,6 +120,8 @@ def _generations(timeline: GroupTimeline) -> list[Event]:
     return result
 
 
+_SHOWN = ("delivery", "not_revoked", "not_ready", "transaction", "decided", "ended")
+"""Acts that are events of the log themselves. The others are what brings events about."""
 _NOBODY = GroupGeneration(0, 0, 0, None, (), None)
 
 
@@ -144,6 +160,10 @@ def _offsets(timeline: GroupTimeline) -> list[Event]:
             # the simulated log has no lines about elections: both are a new epoch
             what = "the coordinator moved" if act.kind == "move" else "the coordinator's broker was re-elected"
             result.append(Event(act.at_ms - timeline.from_ms, ("epoch",), f"{what}: {act.why}"))
+        elif act.kind in _SHOWN:
+            places = tuple(f"{topic}-{index}" for (topic, index), _ in act.offsets)
+            what = f"{act.who}: {act.why}" if act.who else act.why
+            result.append(Event(act.at_ms - timeline.from_ms, (act.kind, act.cause, places), what))
     return result
 
 
@@ -156,7 +176,13 @@ def compare(real: GroupTimeline, simulated: GroupTimeline) -> Similarity:
         / max(timeline.to_ms - timeline.from_ms, 1)
         for timeline in (real, simulated)
     )
-    return Similarity(_paired(real_events, other), (rates[0], rates[1]))
+    last_ms = real.to_ms - real.from_ms
+    pairs = [
+        pair
+        for pair in _paired(real_events, other)
+        if pair.real is not None or (pair.simulated is not None and pair.simulated.at_ms <= last_ms)
+    ]
+    return Similarity(pairs, (rates[0], rates[1]))
 
 
 def _paired(real: list[Event], other: list[Event]) -> list[Pair]:

@@ -78,6 +78,7 @@ FORMER_KINDS = {"epochs": "consumer", "crowd": "classic", "outside": "external"}
 SUBSCRIBE_BY_PATTERN = ("aiokafka", "confluent", "kafka-python", "consumer", "external")
 CLIENT_ACTIONS = ("start", "leave", "crash", "freeze", "thaw", "hang", "commit")
 SENDS = ("OffsetCommit", "OffsetDelete", "DeleteGroups")
+ANY_ANSWER = "*"
 BROKER_ACTIONS = ("down", "up", "restart")
 MAX_CLIENTS, MAX_BROKERS, MAX_PARTITIONS, MAX_RECORDS, MAX_STEPS = 1000, 100, 10_000, 1_000_000, 100_000
 WITHIN_S = 30.0
@@ -534,11 +535,18 @@ def _send(table: Table, place: str, words: str) -> Action:
         "member": table.take("member", text, ""),
         "generation": table.take("generation", lambda value: value if value in ("old", "now") else number(value), -1),
         "offsets": table.take("offsets", MapOf(Count(0)), dict[str, int]()),
-        "answer": table.take("answer", ErrorCode(none=True), Err.NONE).name,
+        "answer": _answer(table),
     }
     if not params["offsets"]:
         raise table.error("offsets: a map of partitions to offsets, as in {orders-0: 5}", "offsets")
     return _simple(table, Action("send", "OffsetCommit", params, place, words))
+
+
+def _answer(table: Table) -> str:
+    """The error that a request must get; ``*``: any, or none."""
+    if table.peek("answer") == ANY_ANSWER:
+        return table.take("answer", text)
+    return str(table.take("answer", ErrorCode(none=True), Err.NONE).name)
 
 
 def _send_deletion(table: Table, api: str, place: str, words: str) -> Action:
@@ -549,7 +557,7 @@ def _send_deletion(table: Table, api: str, place: str, words: str) -> Action:
         params["offsets"] = dict.fromkeys(table.take("partitions", texts, empty), 0)
         if not params["offsets"]:
             raise table.error("partitions is missing: the partitions whose offsets are deleted, as in [orders-0]")
-    params["answer"] = table.take("answer", ErrorCode(none=True), Err.NONE).name
+    params["answer"] = _answer(table)
     return _simple(table, Action("send", api, params, place, words))
 
 

@@ -1,0 +1,211 @@
+"""What a log shows of a transaction that was long, hung, or was ended by something else than its producer, and a scenario's steps for it.
+
+    timeline = read_transaction(evidence, row)     row: of the table `transactions`
+
+Rules:
+1. A producer writes a record to each partition of the transaction, and hangs in it for as long as the transaction was open; what ended it
+   follows: the producer itself, the coordinator after transaction.timeout.ms, or a second producer with the same transactional.id.
+2. A transaction that is unknown to its coordinator is a record that arrives after its transaction was aborted (KIP-890): the request is
+   delayed for longer than its producer waits. Brokers since 4.0 refuse it, so that only 3.x is simulated.
+3. Markers that were written late waited for a partition without a leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from broker_sim.common.text import duration_text
+from broker_sim.config.settings import parse_release
+from broker_sim.pipeline.finding import Finding
+from broker_sim.reproduce.evidence import Evidence, Row
+from broker_sim.reproduce.group_timeline import Act, GroupTimeline, ScenarioMember
+
+__all__ = [
+    "LATE_RECORDS",
+    "cause_of_transaction",
+    "read_transaction",
+    "row_of",
+    "unplayable",
+    "what_is_done",
+    "with_clients",
+]
+
+TRANSACTION = "transaction"
+SLOW_MARKERS_MS = 5000
+"""Markers so much later than the decision waited for something."""
+NEAR_MS = 2000
+BEGIN_MS = 1500
+"""The producer's first transaction after a scenario's begin is in progress by then."""
+MOST_OPEN_MS = 900_000
+EXPIRY_CHECK_MS = 10_000
+"""transaction.abort.timed.out.transaction.cleanup.interval.ms: a transaction times out so much later at most."""
+LATE_RECORDS, FIRST_VERIFYING = "3.5", (3, 6)
+"""The last release that accepts a record after the end of its transaction, and the first one that asks the coordinator about it."""
+REQUEST_MS, DELAY_MS = 1000, 3000
+HUNG, LATE_RECORD, LOST_ABORT, SLOW_MARKERS = "unended", "late record", "lost abort", "slow markers"
+
+
+def row_of(evidence: Evidence, finding: Finding) -> Row | None:
+    """The transaction that a finding reports."""
+    rows = [row for row in evidence.rows("transactions") if row["from_ms"] == finding.at_ms]
+    mine = [row for row in rows if row["to_ms"] == finding.to_ms] or rows
+    named = [row for row in mine if (row["transactional_id"] or f"roducer {row['producer_id']}") in finding.text]
+    return next(iter(named or mine), None)
+
+
+def cause_of_transaction(row: Row) -> str:
+    """What ended the transaction, or keeps it open."""
+    if row["lost_abort"]:
+        return LOST_ABORT
+    if row["hangs"]:
+        return LATE_RECORD
+    if row["end"] is None:
+        return HUNG
+    if row["decided_ms"] is not None and row["to_ms"] - row["decided_ms"] >= SLOW_MARKERS_MS:
+        return SLOW_MARKERS
+    return str(row["result"] or row["end"])
+
+
+def unplayable(row: Row, release: str | None) -> str | None:
+    """Why no scenario has the transaction; None if one has. ``release``: of the brokers, None if that is not decided yet."""
+    cause = cause_of_transaction(row)
+    if row["groups"]:
+        return "it has offsets of consumer groups, which a scenario's transactional producer does not commit"
+    if not row["partitions"]:
+        return "its partitions are not in the input"
+    if any(name.startswith("__") for name in row["partitions"]):
+        return "it wrote to an internal topic"
+    if cause in (LATE_RECORD, LOST_ABORT) and release is not None and parse_release(release) >= FIRST_VERIFYING:
+        return f"brokers of Kafka {release} refuse a record that arrives after the end of its transaction (KIP-890)"
+    if (row["open_ms"] or 0) > MOST_OPEN_MS:
+        return f"it was open for {duration_text(row['open_ms'])}; at most {duration_text(MOST_OPEN_MS)} are simulated"
+    over = row["timeout_ms"] is not None and (row["open_ms"] or 0) > row["timeout_ms"] + EXPIRY_CHECK_MS + NEAR_MS
+    if cause == HUNG and over:
+        return "it is open although its timeout has expired: no request of a client brings that about"
+    if cause in ("abort", "aborted"):
+        return "its producer aborted it, for a reason that the log does not have"
+    return None
+
+
+def read_transaction(evidence: Evidence, row: Row, to_ms: int | None = None) -> GroupTimeline:
+    """The timeline of one transaction. Its `GroupTimeline.group` is the transactional id."""
+    owner = row["transactional_id"] or f"producer-{row['producer_id']}"
+    end_ms = row["to_ms"] if row["to_ms"] is not None else evidence.to_ms or row["from_ms"]
+    if row["end"] is None:
+        end_ms = max(end_ms, row["from_ms"] + (row["open_ms"] or 0))
+    timeline = GroupTimeline(owner, row["from_ms"] - BEGIN_MS, to_ms or end_ms + NEAR_MS, protocol=TRANSACTION)
+    for name in row["partitions"] or ():
+        topic, _, index = name.rpartition("-")
+        timeline.partitions[topic] = max(
+            timeline.partitions.get(topic, 0), int(index) + 1, evidence.partitions.get(topic, 0)
+        )
+    cause = cause_of_transaction(row)
+    logs = tuple((_log(name), 0) for name in row["partitions"] or ())
+    lasted = duration_text(row["open_ms"] or 0)
+    timeline.acts.append(
+        Act(row["from_ms"], "transaction", owner, row["open_ms"] or 0, logs, f"open for {lasted}: {cause}", cause=cause)
+    )
+    if row["decided_ms"] is not None and cause == SLOW_MARKERS:
+        timeline.acts.append(
+            Act(
+                row["decided_ms"],
+                "decided",
+                owner,
+                end_ms - row["decided_ms"],
+                logs,
+                f"its end was decided: {row['result']}",
+            )
+        )
+    if row["to_ms"] is not None:
+        timeline.acts.append(
+            Act(row["to_ms"], "ended", owner, 0, logs, f"{row['end']}: {cause}", cause=str(row["end"]))
+        )
+    return timeline
+
+
+def _log(name: str) -> tuple[str, int]:
+    topic, _, index = name.rpartition("-")
+    return topic, int(index)
+
+
+def with_clients(timeline: GroupTimeline, row: Row) -> None:
+    """Add the producers, and the steps that bring the transaction about. Every second of the log is a second of the scenario."""
+    cause, open_ms = cause_of_transaction(row), row["open_ms"] or 0
+    owner = timeline.group
+    settings: dict[str, Any] = {
+        "transactional_id": owner,
+        "interval": "1h",
+        "transaction_timeout": duration_text(row["timeout_ms"] or 60_000),
+    }
+    first = ScenarioMember(f"{owner}-1", owner, None, 0, 0, first=False, settings=settings)
+    timeline.members = [first]
+    begin = row["from_ms"] - START_MS
+    timeline.acts.append(Act(begin, "start", first.name, why="its transaction begins then"))
+    if cause in (LATE_RECORD, LOST_ABORT):
+        _late_record(timeline, row, first)
+        return
+    hang_ms = open_ms
+    if cause == "timed out":
+        hang_ms = open_ms + 2 * EXPIRY_CHECK_MS
+    elif cause == HUNG or cause == "fenced":
+        hang_ms = open_ms + 60_000
+    elif cause == SLOW_MARKERS and row["decided_ms"] is not None:
+        hang_ms = max(row["decided_ms"] - row["from_ms"], 1000)
+        at_ms = row["from_ms"] + hang_ms // 2
+        last = _log((row["partitions"] or ["-0"])[-1])
+        timeline.acts.append(
+            Act(at_ms, "no_leader", None, row["to_ms"] - at_ms, ((last, 0),), "markers came late", is_certain=False)
+        )
+    settings["work"] = duration_text(hang_ms)
+    if cause == "fenced":
+        second = ScenarioMember(f"{owner}-2", owner, None, 0, 0, settings={**settings, "work": "0s"})
+        timeline.members.append(second)
+        why = "another producer initialized the same transactional.id"
+        timeline.acts.append(Act(row["to_ms"] - START_MS, "start", second.name, why=why))
+
+
+START_MS = 400
+"""A producer's process starts so long before its first record."""
+
+
+def _late_record(timeline: GroupTimeline, row: Row, producer: ScenarioMember) -> None:
+    """A Produce to one partition is answered too late; the producer has aborted by then, and waits, or begins its next transaction."""
+    topic, index = _log(row["partitions"][0])
+    if timeline.partitions[topic] < 2:
+        timeline.partitions[topic] = 2
+    producer.settings["request_timeout"] = duration_text(REQUEST_MS)
+    timeline.acts = [act for act in timeline.acts if act.kind != "start"]
+    at_ms = row["from_ms"] - DELAY_MS - START_MS
+    timeline.from_ms = at_ms - BEGIN_MS
+    why = "a record arrives after the end of its transaction"
+    timeline.acts.append(Act(at_ms - 100, "delay_produce", producer.name, DELAY_MS, (((topic, index), 0),), why))
+    timeline.acts.append(Act(at_ms, "start", producer.name, why="its transaction is aborted"))
+    if row["lost_abort"]:
+        ended_ms = row["to_ms"] or row["from_ms"]
+        producer.settings["interval"] = duration_text(max(ended_ms - row["from_ms"] + DELAY_MS - REQUEST_MS, 1000))
+    elif row["to_ms"] is not None:
+        why = "an operator ended it with a marker"
+        timeline.acts.append(Act(row["to_ms"], "abort_hanging", None, 0, (((topic, index), 0),), why))
+
+
+def what_is_done(act: Act) -> Iterator[dict[str, Any]]:
+    """The actions of a scenario for an act about transactions."""
+    if act.kind == "no_leader":
+        topic, index = act.offsets[0][0]
+        log = f"{topic}-{index}"
+        yield {"op": "state.set", "log": log, "state": "no_leader", "for": duration_text(act.for_ms), "must_hit": False}
+    elif act.kind == "delay_produce":
+        topic, index = act.offsets[0][0]
+        rule = {
+            "api": "Produce",
+            "topic": topic,
+            "partition": index,
+            "client_id": act.who,
+            "delay": duration_text(act.for_ms),
+            "times": 1,
+        }
+        yield {"fault": rule, "as": "late"}
+    elif act.kind == "abort_hanging":
+        topic, index = act.offsets[0][0]
+        yield {"op": "transaction.abort_hanging", "log": f"{topic}-{index}", "producer_id": 0}
