@@ -19,6 +19,7 @@ from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LONG_MS, Finding, by_group
 from broker_sim.pipeline.log_findings import is_orderly
 from broker_sim.pipeline.phrases import at_of, named, records_of, short_member, when
+from broker_sim.pipeline.reset_findings import resets
 from broker_sim.pipeline.slow_rebalances import dead_members, is_rebalancing, rebalancing_ms
 from broker_sim.pipeline.stall_ends import (
     DISCONNECTED,
@@ -159,38 +160,6 @@ def _polled(facts: ReportFacts) -> Iterable[Finding]:
 
 
 # ------------------------------------------------------------------------------------------------ offsets
-
-
-def _resets(facts: ReportFacts) -> Iterable[Finding]:
-    for row in facts.resets:
-        where = f"{row['topic']}-{row['partition']}"
-        what = f"Offsets of {row['group']} were set from outside at {when(row['at_ms'])}: {count(row['partitions'], 'partition')}"
-        if row["from_offset"] is not None:
-            what += f", {where} from {row['from_offset']:,} to {row['to_offset']:,}"
-        ends = []
-        if row["back"]:
-            ends.append(f"up to {count(row['back'], 'record')} {'is' if row['back'] == 1 else 'are'} read again")
-        if row["skipped"]:
-            ends.append(f"up to {count(row['skipped'], 'record')} {'is' if row['skipped'] == 1 else 'are'} skipped")
-        unknown = row.get("unknown") or 0
-        if unknown:
-            ends.append(f"the earlier offsets of {count(unknown, 'partition')} are not in the log")
-        words = f"{what}; {' and '.join(ends) or 'no record is read again or skipped'}"
-        yield Finding(
-            "reset",
-            "warn" if row["back"] or row["skipped"] or unknown else "note",
-            400 + min(row["back"] + row["skipped"], 10_000) / 200,
-            f"{words}.",
-            "The group had no members: kafka-consumer-groups --reset-offsets does that, an admin client, or a consumer that uses"
-            " assign()"
-            " under the group's name. Was that intended?",
-            row["group"],
-            row["log_partition"],
-            row["at_ms"],
-            None,
-            "certain",
-            ((row["log_partition"], row["log_offset"]),),
-        )
 
 
 def _stalled(facts: ReportFacts) -> Iterable[Finding]:
@@ -588,5 +557,5 @@ def _transactions(facts: ReportFacts) -> Iterable[Finding]:
 
 
 ABOUT_ACCOUNTS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (
-    *(_lost, _polled, _resets, _stalled, _moved, _unclean, _transactions),
+    *(_lost, _polled, resets, _stalled, _moved, _unclean, _transactions),
 )

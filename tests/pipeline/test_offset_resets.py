@@ -1,4 +1,4 @@
-"""The table offset_resets, and states of groups, of logs that lack their beginning or were compacted."""
+"""The table offset_resets, and states of groups, of cut and compacted logs; and who committed, in findings."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from broker_sim.pipeline.duck.session import DuckSession
+from broker_sim.pipeline.findings import findings
 from broker_sim.pipeline.tables.groups import groups
-from broker_sim.pipeline.tables.offset_resets import offset_resets
-from tests.pipeline.offsets import Log
+from broker_sim.pipeline.tables.offset_resets import OFFSET_RESETS, offset_resets
+from broker_sim.pipeline.tables.stuck_partitions import STUCK_PARTITIONS
+from tests.pipeline.facts import facts, rebalance, row
+from tests.pipeline.offsets import T0, Log
 
 
 def member(log: Log, at: int, name: str, *, there: bool = True) -> None:
@@ -93,3 +96,55 @@ def test_a_group_that_begins_anew_after_its_deletion_was_reset_in_between() -> N
     log.commit(20, 10)
     log.generation(30, 1)
     assert resets(log) == [(None, 10)]
+
+
+# ------------------------------------------------------------------------------------------------ whose commit it was
+
+EMPTIED = {"took": 0, "end": "empty", "size_after": 0, "cause": "departed", "source": "log"}
+
+
+def committed_without_members(*rebalances: dict[str, Any], after: int = 20_000, back: int = 0, **others: Any) -> Any:
+    reset = row(
+        OFFSET_RESETS.names, group="billing", log_partition=12, log_offset=3, at_ms=T0 + after, partitions=2, back=back, skipped=902,
+        topic="orders", partition=0, from_offset=10, to_offset=912, empty_since_ms=T0 + 10_000,
+    )  # fmt: skip
+    (found,) = (
+        one
+        for one in findings(facts(journal=None, resets=[reset], rebalances=list(rebalances), **others))
+        if one.kind == "reset"
+    )
+    return found
+
+
+def test_a_member_whose_session_had_expired_may_have_committed_what_it_had_read() -> None:
+    found = committed_without_members(rebalance(10_000, **EMPTIED), rebalance(25_000, source="log"))
+    assert (found.severity, found.certainty) == ("note", "possible")
+    assert "app-1, which had been removed without a LeaveGroup, joined again." in found.text
+    assert "skipped" not in found.text
+    assert "outside" not in found.text
+
+
+@pytest.mark.parametrize(
+    ("emptied", "others"),
+    [
+        ({"cause": "leave"}, {}),  # it sent a LeaveGroup, and no commit can follow
+        ({}, {"after": 500_000}),  # long after
+        ({}, {"back": 7}),  # nobody reads backwards
+        ({"who_clients": ["other"]}, {}),  # another client
+    ],
+)
+def test_offsets_that_no_former_member_committed_were_set_from_outside(
+    emptied: dict[str, Any], others: dict[str, Any]
+) -> None:
+    again = rebalance(others.get("after", 20_000) + 5000, source="log")
+    found = committed_without_members(rebalance(10_000, **{**EMPTIED, **emptied}), again, **others)
+    assert (found.severity, found.certainty) == ("warn", "certain")
+    assert "were set from outside" in found.text
+
+
+def test_while_its_offsets_partition_is_stuck_a_former_member_may_commit_and_never_join_again() -> None:
+    stuck = row(
+        STUCK_PARTITIONS.names, log="__consumer_offsets-12", log_partition=12, from_ms=T0, to_ms=T0 + 19_000, stuck_ms=19_000,
+        groups=["billing"], errors=[], evidence="client log", certainty="certain",
+    )  # fmt: skip
+    assert committed_without_members(rebalance(10_000, **EMPTIED), stuck=[stuck]).certainty == "possible"
