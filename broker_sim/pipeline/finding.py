@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -115,8 +116,8 @@ CERTAINTIES = ("certain", "likely", "possible")
 @dataclass(frozen=True, slots=True)
 class Finding:
     """``severity``: bad, warn, note or good; ``advice``: what the reader may do; ``at_ms``, ``to_ms``: when it began and ended, if
-    known; ``certainty``: one of CERTAINTIES; ``records``: (partition of `__consumer_offsets`, offset) and ``lines``: FILE:LINE of the
-    evidence, the first few."""
+    known; ``certainty``: one of CERTAINTIES; ``records``: (partition of `__consumer_offsets`, offset) and ``lines``: FILE:LINE, or
+    FILE:LINE (GROUP), of the evidence, the first few."""
 
     kind: str
     severity: str
@@ -135,20 +136,36 @@ class Finding:
         """For JSON: ``evidence`` has both kinds of links."""
         result = asdict(self)
         records, lines = result.pop("records"), result.pop("lines")
-        split = [text.rpartition(":") for text in lines]
+        found = [match for text in lines if (match := _LINE.match(text)) is not None]
         return result | {
             "evidence": [
                 *({"log": f"__consumer_offsets-{log}", "offset": offset} for log, offset in records),
-                *({"file": file, "line": int(line)} for file, _, line in split if line.isdecimal()),
+                *(
+                    {"file": match["file"], "line": int(match["line"])}
+                    | ({"group": match["group"]} if match["group"] else {})
+                    for match in found
+                ),
             ],
         }
 
     def evidence(self, most: int = 4) -> str:
         """In a line: ``__consumer_offsets-7 at 120 and 133, server.log:88``."""
         records = [f"{offset:,} of __consumer_offsets-{log}" for log, offset in self.records[:most]]
-        parts = [*records, *(text.rpartition("/")[2] for text in self.lines[:most])]
+        parts = [*records, *map(_short_line, self.lines[:most])]
         more = max(len(self.records) - most, 0) + max(len(self.lines) - most, 0)
         return ", ".join(parts) + (f" and {more} more" if more else "")
+
+
+_LINE = re.compile(r"(?s)^(?P<file>.*?):(?P<line>\d+)(?: \((?P<group>.*)\))?$")
+
+
+def _short_line(text: str) -> str:
+    """A line of evidence without its folders."""
+    match = _LINE.match(text)
+    if match is None:
+        return text.rpartition("/")[2]
+    group = f" ({match['group']})" if match["group"] else ""
+    return f"{match['file'].rpartition('/')[2]}:{match['line']}{group}"
 
 
 def current_kind(name: str) -> str:

@@ -74,6 +74,8 @@ def test_a_log_alone_is_reported_with_what_it_cannot_show() -> None:
     )
     whole = facts(counts={"rebalances": 3}, journal=None, partitions=[{**log, "records": 10_000, "first_offset": 0}])
     assert only(whole).endswith("or records that were delivered twice.")
+    whole.lines = ["server.log"]
+    assert only(whole).endswith("3 rebalances. Logs do not show records that were delivered twice.")
 
 
 def test_a_note_alone_does_not_hide_that_nothing_is_wrong() -> None:
