@@ -23,7 +23,9 @@ from broker_sim.pipeline.reset_findings import resets
 from broker_sim.pipeline.slow_rebalances import dead_members, is_rebalancing, rebalancing_ms
 from broker_sim.pipeline.stall_ends import (
     DISCONNECTED,
+    FAILING,
     REBALANCED,
+    commits_may_have_failed,
     disconnected,
     ended_with,
     generation_at_end,
@@ -189,7 +191,10 @@ def _stalled(facts: ReportFacts) -> Iterable[Finding]:
             if died:
                 words += f", {died} of them after a member's session expired"
             # members that send LeaveGroup are restarted by an operator; those whose sessions expire there crash on a record
-            is_certain = died >= FEW or (worst["pending"] is not None and not _restarted(facts, group, worst))
+            failing = commits_may_have_failed(facts, worst)
+            is_certain = not failing and (
+                died >= FEW or (worst["pending"] is not None and not _restarted(facts, group, worst))
+            )
             yield Finding(
                 "poison",
                 "bad" if is_certain else "note",
@@ -198,7 +203,8 @@ def _stalled(facts: ReportFacts) -> Iterable[Finding]:
                 "This is how it looks if the record at that offset crashes each consumer, which restarts and reads"
                 " it again: look at that"
                 " record, and"
-                " at what the consumers logged last. Skip it (a reset by one), or make the application handle it.",
+                " at what the consumers logged last. Skip it (a reset by one), or make the application handle it."
+                + (f" {FAILING}" if failing else ""),
                 *at,
                 "likely" if is_certain else "possible",
                 evidence,
@@ -220,7 +226,15 @@ def _stalled(facts: ReportFacts) -> Iterable[Finding]:
                 "warn",
                 160 + min(worst["stalled_ms"] / 10_000, 60),
                 f"{words}{holder}.",
-                _HELD_ADVICE if holder else DISCONNECTED if dead else _ALONE if generation is None else REBALANCED,
+                _HELD_ADVICE
+                if holder
+                else DISCONNECTED
+                if dead
+                else REBALANCED
+                if generation is not None
+                else f"{_ALONE} {FAILING}"
+                if not worst["moved"] or commits_may_have_failed(facts, worst)
+                else _ALONE,
                 *at,
                 "certain" if worst["moved"] else "likely",
                 evidence + (() if generation is None else records_of([generation])),
