@@ -18,6 +18,7 @@ __all__ = [
     "LAGS",
     "LINES_ALONE",
     "LONG_MS",
+    "NOTED_MS",
     "NO_LOG",
     "OFTEN",
     "OFTEN_MS",
@@ -30,6 +31,8 @@ __all__ = [
 
 LONG_MS = 10_000
 """A rebalance that takes longer is a finding."""
+NOTED_MS = 5000
+"""One of a classic group that takes so long is a note: longer than group.initial.rebalance.delay.ms (3 s) and a heartbeat interval."""
 OFTEN = 5
 """So many rebalances of a group within OFTEN_MS are a finding."""
 OFTEN_MS = 300_000
@@ -50,7 +53,7 @@ KINDS = {
     "no records": "an offsets partition had no records while others had",
     "frequent rebalances": "a group rebalanced often (journal)",
     "storm": "a group had many generations in a short time (log)",
-    "slow rebalance": "a rebalance took more than 10 s",
+    "slow rebalance": "a rebalance took more than 10 s, or as a note more than 5 s",
     "session expired": "the session of a member expired",
     "poll timeout": "a member left after max.poll.interval.ms",
     "departed": "a member left, or its session expired, and it did not rejoin (log)",
