@@ -18,6 +18,7 @@ __all__ = [
     "duration_ms",
     "duration_text",
     "expected",
+    "first_words",
     "installing",
     "nearest",
     "short",
@@ -196,3 +197,8 @@ def short(text: str, most: int = 100) -> str:
     """``visible``, and cut where it is longer than ``most`` characters."""
     shown = visible(text[: most + 1])
     return shown if len(shown) <= most else f"{shown[: most - 3]}..."
+
+
+def first_words(text: str, most: int) -> str:
+    """The text; if it is longer than ``most`` characters, its first words and ``...``."""
+    return text if len(text) <= most else f"{text[:most].rpartition(' ')[0] or text[:most]} ..."

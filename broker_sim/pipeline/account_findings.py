@@ -19,10 +19,13 @@ from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LONG_MS, Finding, by_group
 from broker_sim.pipeline.log_findings import is_orderly
 from broker_sim.pipeline.phrases import at_of, named, records_of, short_member, when
+from broker_sim.pipeline.reset_findings import resets
 from broker_sim.pipeline.slow_rebalances import dead_members, is_rebalancing, rebalancing_ms
 from broker_sim.pipeline.stall_ends import (
     DISCONNECTED,
+    FAILING,
     REBALANCED,
+    commits_may_have_failed,
     disconnected,
     ended_with,
     generation_at_end,
@@ -161,38 +164,6 @@ def _polled(facts: ReportFacts) -> Iterable[Finding]:
 # ------------------------------------------------------------------------------------------------ offsets
 
 
-def _resets(facts: ReportFacts) -> Iterable[Finding]:
-    for row in facts.resets:
-        where = f"{row['topic']}-{row['partition']}"
-        what = f"Offsets of {row['group']} were set from outside at {when(row['at_ms'])}: {count(row['partitions'], 'partition')}"
-        if row["from_offset"] is not None:
-            what += f", {where} from {row['from_offset']:,} to {row['to_offset']:,}"
-        ends = []
-        if row["back"]:
-            ends.append(f"up to {count(row['back'], 'record')} {'is' if row['back'] == 1 else 'are'} read again")
-        if row["skipped"]:
-            ends.append(f"up to {count(row['skipped'], 'record')} {'is' if row['skipped'] == 1 else 'are'} skipped")
-        unknown = row.get("unknown") or 0
-        if unknown:
-            ends.append(f"the earlier offsets of {count(unknown, 'partition')} are not in the log")
-        words = f"{what}; {' and '.join(ends) or 'no record is read again or skipped'}"
-        yield Finding(
-            "reset",
-            "warn" if row["back"] or row["skipped"] or unknown else "note",
-            400 + min(row["back"] + row["skipped"], 10_000) / 200,
-            f"{words}.",
-            "The group had no members: kafka-consumer-groups --reset-offsets does that, an admin client, or a consumer that uses"
-            " assign()"
-            " under the group's name. Was that intended?",
-            row["group"],
-            row["log_partition"],
-            row["at_ms"],
-            None,
-            "certain",
-            ((row["log_partition"], row["log_offset"]),),
-        )
-
-
 def _stalled(facts: ReportFacts) -> Iterable[Finding]:
     """Partitions whose committed offset did not advance: one finding per group, of the one that lags most. A group that rebalances
     meanwhile has another cause (a record that kills its consumers) than one that does not (a consumer that hangs)."""
@@ -220,7 +191,10 @@ def _stalled(facts: ReportFacts) -> Iterable[Finding]:
             if died:
                 words += f", {died} of them after a member's session expired"
             # members that send LeaveGroup are restarted by an operator; those whose sessions expire there crash on a record
-            is_certain = died >= FEW or (worst["pending"] is not None and not _restarted(facts, group, worst))
+            failing = commits_may_have_failed(facts, worst)
+            is_certain = not failing and (
+                died >= FEW or (worst["pending"] is not None and not _restarted(facts, group, worst))
+            )
             yield Finding(
                 "poison",
                 "bad" if is_certain else "note",
@@ -229,7 +203,8 @@ def _stalled(facts: ReportFacts) -> Iterable[Finding]:
                 "This is how it looks if the record at that offset crashes each consumer, which restarts and reads"
                 " it again: look at that"
                 " record, and"
-                " at what the consumers logged last. Skip it (a reset by one), or make the application handle it.",
+                " at what the consumers logged last. Skip it (a reset by one), or make the application handle it."
+                + (f" {FAILING}" if failing else ""),
                 *at,
                 "likely" if is_certain else "possible",
                 evidence,
@@ -251,7 +226,15 @@ def _stalled(facts: ReportFacts) -> Iterable[Finding]:
                 "warn",
                 160 + min(worst["stalled_ms"] / 10_000, 60),
                 f"{words}{holder}.",
-                _HELD_ADVICE if holder else DISCONNECTED if dead else _ALONE if generation is None else REBALANCED,
+                _HELD_ADVICE
+                if holder
+                else DISCONNECTED
+                if dead
+                else REBALANCED
+                if generation is not None
+                else f"{_ALONE} {FAILING}"
+                if not worst["moved"] or commits_may_have_failed(facts, worst)
+                else _ALONE,
                 *at,
                 "certain" if worst["moved"] else "likely",
                 evidence + (() if generation is None else records_of([generation])),
@@ -588,5 +571,5 @@ def _transactions(facts: ReportFacts) -> Iterable[Finding]:
 
 
 ABOUT_ACCOUNTS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (
-    *(_lost, _polled, _resets, _stalled, _moved, _unclean, _transactions),
+    *(_lost, _polled, resets, _stalled, _moved, _unclean, _transactions),
 )

@@ -105,6 +105,10 @@ def _of_groups(tables: Mapping[str, DataFrame], facts: ReportFacts) -> None:
     if "log_lines" in tables:
         lines = tables["log_lines"].where(f.col("what").isin(*MARKS) & f.col("ts_ms").isNotNull())
         facts.marks = _rows(lines.orderBy("ts_ms").limit(MOST_MARKS))
+        failed = tables["log_lines"].where((f.col("what") == "commit failed") & f.col("ts_ms").isNotNull())
+        facts.failed_commits = _rows(
+            failed.where(f.col("group").isNotNull()).select("group", "ts_ms").orderBy("ts_ms").limit(MOST_MARKS)
+        )
     facts.disconnected = _disconnected(tables) if facts.stalls else []
     facts.refused_clients = _refused_clients(tables)
     facts.refused_instances = _refused_instances(tables)

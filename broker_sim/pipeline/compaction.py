@@ -64,7 +64,8 @@ def compaction(facts: ReportFacts) -> list[str]:
             "Deleted offsets and groups are missing after delete.retention.ms, when their tombstones are deleted.",
         ]
     if facts.journal is None:
-        lines.append(
-            "There is no journal: the log does not contain stuck periods, causes of removals and duplicate deliveries."
+        without = (
+            "duplicate deliveries" if facts.lines else "stuck periods, causes of removals and duplicate deliveries"
         )
+        lines.append(f"There is no journal: the {'logs do' if facts.lines else 'log does'} not contain {without}.")
     return lines

@@ -61,6 +61,8 @@ class ReportFacts:
     """group -> its row of the table groups."""
     marks: list[Row] = field(default_factory=list)
     """rows of log_lines about offsets: deleted, expired, sought, reset."""
+    failed_commits: list[Row] = field(default_factory=list)
+    """clients' lines about commits that failed: group, ts_ms."""
     resets: list[Row] = field(default_factory=list)
     stalls: list[Row] = field(default_factory=list)
     moves: list[Row] = field(default_factory=list)

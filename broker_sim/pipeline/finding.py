@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -17,6 +18,7 @@ __all__ = [
     "LAGS",
     "LINES_ALONE",
     "LONG_MS",
+    "NOTED_MS",
     "NO_LOG",
     "OFTEN",
     "OFTEN_MS",
@@ -29,6 +31,8 @@ __all__ = [
 
 LONG_MS = 10_000
 """A rebalance that takes longer is a finding."""
+NOTED_MS = 5000
+"""One of a classic group that takes so long is a note: longer than group.initial.rebalance.delay.ms (3 s) and a heartbeat interval."""
 OFTEN = 5
 """So many rebalances of a group within OFTEN_MS are a finding."""
 OFTEN_MS = 300_000
@@ -49,7 +53,7 @@ KINDS = {
     "no records": "an offsets partition had no records while others had",
     "frequent rebalances": "a group rebalanced often (journal)",
     "storm": "a group had many generations in a short time (log)",
-    "slow rebalance": "a rebalance took more than 10 s",
+    "slow rebalance": "a rebalance took more than 10 s, or as a note more than 5 s",
     "session expired": "the session of a member expired",
     "poll timeout": "a member left after max.poll.interval.ms",
     "departed": "a member left, or its session expired, and it did not rejoin (log)",
@@ -116,8 +120,8 @@ CERTAINTIES = ("certain", "likely", "possible")
 @dataclass(frozen=True, slots=True)
 class Finding:
     """``severity``: bad, warn, note or good; ``advice``: what the reader may do; ``at_ms``, ``to_ms``: when it began and ended, if
-    known; ``certainty``: one of CERTAINTIES; ``records``: (partition of `__consumer_offsets`, offset) and ``lines``: FILE:LINE of the
-    evidence, the first few."""
+    known; ``certainty``: one of CERTAINTIES; ``records``: (partition of `__consumer_offsets`, offset) and ``lines``: FILE:LINE, or
+    FILE:LINE (GROUP), of the evidence, the first few."""
 
     kind: str
     severity: str
@@ -136,20 +140,36 @@ class Finding:
         """For JSON: ``evidence`` has both kinds of links."""
         result = asdict(self)
         records, lines = result.pop("records"), result.pop("lines")
-        split = [text.rpartition(":") for text in lines]
+        found = [match for text in lines if (match := _LINE.match(text)) is not None]
         return result | {
             "evidence": [
                 *({"log": f"__consumer_offsets-{log}", "offset": offset} for log, offset in records),
-                *({"file": file, "line": int(line)} for file, _, line in split if line.isdecimal()),
+                *(
+                    {"file": match["file"], "line": int(match["line"])}
+                    | ({"group": match["group"]} if match["group"] else {})
+                    for match in found
+                ),
             ],
         }
 
     def evidence(self, most: int = 4) -> str:
         """In a line: ``__consumer_offsets-7 at 120 and 133, server.log:88``."""
         records = [f"{offset:,} of __consumer_offsets-{log}" for log, offset in self.records[:most]]
-        parts = [*records, *(text.rpartition("/")[2] for text in self.lines[:most])]
+        parts = [*records, *map(_short_line, self.lines[:most])]
         more = max(len(self.records) - most, 0) + max(len(self.lines) - most, 0)
         return ", ".join(parts) + (f" and {more} more" if more else "")
+
+
+_LINE = re.compile(r"(?s)^(?P<file>.*?):(?P<line>\d+)(?: \((?P<group>.*)\))?$")
+
+
+def _short_line(text: str) -> str:
+    """A line of evidence without its folders."""
+    match = _LINE.match(text)
+    if match is None:
+        return text.rpartition("/")[2]
+    group = f" ({match['group']})" if match["group"] else ""
+    return f"{match['file'].rpartition('/')[2]}:{match['line']}{group}"
 
 
 def current_kind(name: str) -> str:

@@ -88,7 +88,8 @@ def _no_findings(facts: ReportFacts, notes: int) -> Finding:
     if facts.lines_alone:
         return Finding("nothing", "good", 0, f"{words} {LINES_ALONE}")
     if facts.journal is None:
-        words += " A log alone does not show stuck partitions, or records that were delivered twice."
+        without = "A log alone does not show stuck partitions, or" if not facts.lines else "Logs do not show"
+        words += f" {without} records that were delivered twice."
     if not facts.logged:
         words += f" {NO_LOG}"
     compacted, all_ = compacted_records(facts)

@@ -155,7 +155,8 @@ class LoggedRebalances:
         what, ts_ms, at, detail = row["what"], row["ts_ms"], row["at"], row.get("detail") or ""
         last = self.rebalances[-1] if self.rebalances else None
         if what == "poll timeout":
-            self._polls.append((ts_ms, detail, at))
+            # Java's consumer of KIP-848 logs it when the application polls again, and so many ms after the timeout
+            self._polls.append((ts_ms - (row.get("size_after") or 0), detail, at))
         elif what in ("fenced", "modern left"):
             self._departed[row.get("cause_members") or ""] = (detail, at)
         elif what == "converted":

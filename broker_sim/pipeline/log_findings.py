@@ -20,7 +20,7 @@ from itertools import groupby
 from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count, late_to_rejoin, times
 from broker_sim.pipeline.facts import ReportFacts, Row
-from broker_sim.pipeline.finding import LONG_MS, OFTEN, OFTEN_MS, Finding, by_group
+from broker_sim.pipeline.finding import LONG_MS, NOTED_MS, OFTEN, OFTEN_MS, Finding, by_group
 from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, named, records_of, when, who
 
 __all__ = ["ABOUT_GENERATIONS", "is_orderly"]
@@ -191,7 +191,7 @@ def _late(facts: ReportFacts) -> Iterable[Finding]:
         late = [
             row
             for row in rows
-            if row.get("started_ms") is None and max(row["completing_ms"] or 0, row.get("waited_ms") or 0) >= LONG_MS
+            if row.get("started_ms") is None and max(row["completing_ms"] or 0, row.get("waited_ms") or 0) >= NOTED_MS
         ]
         if not late:
             continue
@@ -204,10 +204,11 @@ def _late(facts: ReportFacts) -> Iterable[Finding]:
             f" end of the join phase until generation {row['generation']} was stored"
         )
         more = f" {count(len(late) - 1, 'other')} took long, too." if len(late) > 1 else ""
+        is_long = row["completing_ms"] >= LONG_MS
         yield Finding(
             "slow rebalance",
-            "warn",
-            100 + row["completing_ms"] / 1000,
+            "warn" if is_long else "note",
+            (100 if is_long else 50) + row["completing_ms"] / 1000,
             f"{words}.{more}",
             LATE_ASSIGNMENT,
             group,
@@ -232,8 +233,8 @@ def _waited(group: str, row: Row) -> Finding:
     partition = row["coordinator_partition"]
     return Finding(
         "slow rebalance",
-        "warn",
-        100 + ms / 1000,
+        "warn" if ms >= LONG_MS else "note",
+        (100 if ms >= LONG_MS else 50) + ms / 1000,
         f"{words}.",
         advice,
         group,

@@ -20,6 +20,7 @@ Rules:
    rebalanced shows nothing by itself, but one that began with a period of another partition belongs to the same matter, for a follower
    that hangs has replicas of many.
 4. Where the partition got another leader epoch, it moved: what clients say then is no stuck partition.
+5. A group that was slow, committed at its usual pace for REGAINED_MS, and was slow again, had its commits in between: two periods.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
+from broker_sim.common.text import first_words
 from broker_sim.pipeline.log_causes import CERTAIN, LIKELY, POSSIBLE
 
 __all__ = ["LEAST_MS", "TIMED_OUT_MS", "Pace", "Silences", "SlowPeriod", "periods_of", "slow_periods_of"]
@@ -47,6 +49,10 @@ TOGETHER_MS = 15_000
 _MOVED = re.compile(r"NotLeader|only for the leader|NotCoordinator|not the correct coordinator")
 _REFUSED = re.compile(r"NotEnoughReplicas|NOT_ENOUGH_REPLICAS|n-sync replicas")
 
+REGAINED_MS = 10_000
+"""Commits that time out come at a slower pace: so long at the usual one shows that they were committed."""
+MOST_WORDS = 120
+"""Of an error in a client's words."""
 JUMP = 3
 BETWEEN_MS = 2000
 """So far apart pauses of one group may be to be one: two members' tries."""
@@ -68,6 +74,7 @@ class SlowPeriod:
     shows: bool
 
 
+REGAINED = "regained"
 MARKED = "marked"
 """Of a pause in which the group rebalanced, or had no members."""
 REGULAR = 15
@@ -221,6 +228,22 @@ def _slow_period(log_partition: int, group: str, run: list[Row]) -> SlowPeriod:
     )
 
 
+def _regained(stretches: Iterable[SlowPeriod]) -> Iterator[Row]:
+    """Signs of the moments from which a group committed at its usual pace again (rule 5), TIMED_OUT_MS later: a line may come late."""
+    last: SlowPeriod | None = None
+    for stretch in stretches:
+        same = last is not None and (last.log_partition, last.group) == (stretch.log_partition, stretch.group)
+        if last is not None and same and stretch.from_ms - last.to_ms >= REGAINED_MS:
+            at_ms = last.to_ms
+            yield {
+                "log_partition": last.log_partition,
+                "what": REGAINED,
+                "ts_ms": at_ms + TIMED_OUT_MS,
+                "waits_ms": at_ms,
+            }
+        last = stretch
+
+
 @dataclass(slots=True)
 class _Period:
     log_partition: int
@@ -247,7 +270,7 @@ def periods_of(signs: Iterable[Row], pauses: Iterable[Row], paces: Iterable[Row]
     `MARKED` as well. ``paces``: log_partition and group of those that commit regularly, from_ms, to_ms."""
     stretches, paces = slow_periods_of(pauses), list(paces)
     by_partition: dict[int, list[Row]] = defaultdict(list)
-    for sign in signs:
+    for sign in (*signs, *_regained(stretches)):
         by_partition[sign["log_partition"]].append(sign)
     periods: list[_Period] = []
     for log_partition, mine in by_partition.items():
@@ -314,6 +337,11 @@ def _of_lines(log_partition: int, signs: list[Row]) -> list[_Period]:
         if what == "epoch":
             if open_ is not None and not open_.of_broker and open_.last_ms + APART_MS >= ts_ms:
                 open_ = None  # it moved
+        elif what == REGAINED:
+            if open_ is not None and not open_.under and open_.last_ms <= ts_ms and open_.from_ms <= sign["waits_ms"]:
+                open_.to_ms = sign["waits_ms"]
+                periods.append(open_)
+                open_ = None
         elif what in ("coordinator found", "synced"):
             if open_ is not None and open_.found_ms is None:
                 open_.found_ms = ts_ms
@@ -396,7 +424,7 @@ def _begins(sign: Row) -> int | None:
 
 
 def _add(period: _Period, sign: Row) -> None:
-    period.lines.append(sign["at"])
+    period.lines.append(sign["at"] if sign["group"] is None else f"{sign['at']} ({sign['group']})")
     if sign["what"] == "ISR shrinks":
         period.of_broker = True
         if sign["offset"] is not None:
@@ -408,7 +436,7 @@ def _add(period: _Period, sign: Row) -> None:
     if sign["group"] is not None:
         period.groups.add(sign["group"])
     if sign["detail"]:
-        period.errors.add(sign["detail"][:120])
+        period.errors.add(first_words(sign["detail"], MOST_WORDS))
 
 
 # ------------------------------------------------------------------------------------------------ rhythm

@@ -17,7 +17,7 @@ from broker_sim.explain.holdups import PERHAPS_ALIVE, dead_in_words, in_words
 from broker_sim.explain.holdups import advice as advice_about
 from broker_sim.explain.phrases import count, is_other, joined
 from broker_sim.pipeline.facts import ReportFacts, Row
-from broker_sim.pipeline.finding import LAGS, LONG_MS, Finding, by_group
+from broker_sim.pipeline.finding import LAGS, LONG_MS, NOTED_MS, Finding, by_group
 from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, are_static, cause, named, records_of, short_member, when
 from broker_sim.pipeline.streams_findings import late_revocation
 
@@ -51,8 +51,8 @@ def _lasted(row: Row) -> int:
     return int(row["ended_ms"] - row["started_ms"])
 
 
-def _long(facts: ReportFacts, rows: Iterable[Row]) -> list[list[Row]]:
-    """The series of one group that took long, or timed members out; not of a share group, whose members wait for no other one."""
+def _long(facts: ReportFacts, rows: Iterable[Row], least_ms: int = LONG_MS) -> list[list[Row]]:
+    """The series of one group that took long (``least_ms``), or timed members out; not of a share group, whose members wait for no other one."""
     timed = [
         row
         for row in rows
@@ -61,7 +61,7 @@ def _long(facts: ReportFacts, rows: Iterable[Row]) -> list[list[Row]]:
         and row["ended_ms"] is not None
         and not in_stuck(facts, row["group"], row["started_ms"])
     ]
-    return [run for run in _series(timed) if any(_lasted(row) >= LONG_MS or _timed_out(row) for row in run)]
+    return [run for run in _series(timed) if any(_lasted(row) >= least_ms or _timed_out(row) for row in run)]
 
 
 def _dead_waits(run: list[Row]) -> list[Row]:
@@ -251,7 +251,7 @@ def _longest_wait(facts: ReportFacts, row: Row) -> tuple[str, str]:
 def _slow(facts: ReportFacts) -> Iterable[Finding]:
     """The longest rebalance of each group that took long."""
     for group, rows in by_group(facts.rebalances):
-        slow = _long(facts, rows)
+        slow = _long(facts, rows) or _long(facts, [row for row in rows if row.get("kind") not in _EPOCHS], NOTED_MS)
         if not slow:
             continue
         run = max(slow, key=lambda some: max((_timed_out(row), _lasted(row)) for row in some))
@@ -292,7 +292,7 @@ def _slow(facts: ReportFacts) -> Iterable[Finding]:
             more, advice = _longest_wait(facts, row)
             words += more
         more = f" {count(len(slow) - 1, 'other')} also took long." if len(slow) > 1 else ""
-        usual = row.get("kind") in _EPOCHS and lasted < _LONG_EPOCH_MS
+        usual = lasted < (_LONG_EPOCH_MS if row.get("kind") in _EPOCHS else LONG_MS) and not any(map(_timed_out, shown))
         yield Finding(
             "slow rebalance",
             "note" if usual else "warn",

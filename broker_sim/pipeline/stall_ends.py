@@ -8,7 +8,16 @@ from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LONG_MS
 from broker_sim.pipeline.phrases import at_of, short_member, when
 
-__all__ = ["DISCONNECTED", "REBALANCED", "disconnected", "ended_with", "generation_at_end", "still_members"]
+__all__ = [
+    "DISCONNECTED",
+    "FAILING",
+    "REBALANCED",
+    "commits_may_have_failed",
+    "disconnected",
+    "ended_with",
+    "generation_at_end",
+    "still_members",
+]
 
 REBALANCED = (
     "The log does not show when a rebalance begins: the group may have waited all the time, for members that did not rejoin, or that"
@@ -66,3 +75,28 @@ def still_members(dead: list[Row]) -> str:
     if len(dead) == 1:
         return f"; the connection of {ended} was closed without a LeaveGroup, and it keeps its partitions until its session expires"
     return f"; the connections of {ended} were closed without a LeaveGroup, and they keep their partitions until their sessions expire"
+
+
+FAILING = (
+    "Its commits may also have failed: what is read and can't be committed looks the same. Logs of its clients (--client-log) or of the"
+    " broker (--broker-log) show that."
+)
+"""Advice about an offset that did not advance, if nothing shows that commits succeeded."""
+
+
+def commits_may_have_failed(facts: ReportFacts, stall: Row) -> bool:
+    """Whether there is a sign that a group's commits failed while an offset did not advance: a client's line, a group that hardly
+    committed, or an offsets partition without records."""
+    to_ms = stall["to_ms"] if stall["to_ms"] is not None else stall["from_ms"] + stall["stalled_ms"]
+    if any(
+        row["group"] == stall["group"] and stall["from_ms"] <= row["ts_ms"] <= to_ms + LONG_MS
+        for row in facts.failed_commits
+    ):
+        return True
+    return any(
+        row["log_partition"] == stall["log_partition"]
+        and (not row["groups"] or stall["group"] in row["groups"])
+        and row["from_ms"] <= to_ms
+        and (row["to_ms"] is None or row["to_ms"] >= stall["from_ms"])
+        for row in facts.silences
+    )

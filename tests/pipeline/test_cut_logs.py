@@ -1,41 +1,50 @@
-"""Scenarios' logs without their first batches: pipeline and reproduce read them, and claim no more than of the whole log."""
+"""Scenarios' logs without their first batches, and compacted: pipeline and reproduce read them, and claim no more."""
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyarrow import parquet
 
+from broker_sim.pipeline import findings as making_findings
+from broker_sim.pipeline.finding import CERTAINTIES, Finding
 from broker_sim.pipeline.progress import Steps
-from broker_sim.pipeline.run import RunOptions, pipeline
+from broker_sim.pipeline.run import RunOptions, RunResult, pipeline
 from broker_sim.reproduce.evidence import Evidence
 from broker_sim.reproduce.incident import seen
 from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.model import read
 from broker_sim.scenario.runner import ScenarioOptions
 from broker_sim.scenario.virtual import play
-from tests.pipeline.cut_logs import cut_directory, original
-from tests.support.sampling import sampled
+from tests.pipeline.cut_logs import MARK, WHOLE, changes, combined_directory, original, separate_directory
 
+ALL = sorted(path.stem for path in shipped().glob("*.yaml"))
 ONE_OF_EACH_KIND = (
-    "commit-with-an-old-generation",
+    "assign-mode-commit-on-a-live-group",
     "consumer-group-member-is-fenced",
     "share-group-poison-record",
     "streams-member-never-revokes-its-task",
-    "transaction-zombie-is-fenced",
+    "transaction-timeout-in-a-rebalance",
     "upgrade-to-consumer-protocol-with-one-old-member",
 )
-SLOW_TO_CUT = ("join-storm", "max-poll-interval-expiry", "hanging-consumer-holds-the-rebalance")
-"""Hundreds of batches, of which each is like the others."""
-OTHERS = sorted({path.stem for path in shipped().glob("*.yaml")} - {*ONE_OF_EACH_KIND, *SLOW_TO_CUT})
+CASES = [
+    *((name, 2 if name.startswith("transaction") else 16) for name in ONE_OF_EACH_KIND),
+    *(pytest.param(name, 24 if name.startswith("transaction") else 1000, marks=pytest.mark.slow) for name in ALL),
+]
+"""A scenario, and how many cuts of its log. A log with transactions has a run for each: producer ids hold its topics together."""
 
 NAMES = {"revoked_by", "waited_for", "who_clients"}
 """Columns of a rebalance with client ids: the log may lack the record that has them."""
 PLACES = {"group", "coordinator_partition"}
+OF_A_RUN = {"nothing", "misplaced groups"}
+"""Kinds of findings about a run, not about what happened."""
 
 
 class Table:
@@ -48,22 +57,119 @@ class Table:
         return self._rows
 
 
-PARTS = [ONE_OF_EACH_KIND, *(tuple(OTHERS[at::6]) for at in range(6))]
+@pytest.fixture(autouse=True)
+def each_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Findings of many variants are many of one kind."""
+    monkeypatch.setattr(making_findings, "MOST_ALIKE", sys.maxsize)
 
 
-@pytest.mark.parametrize("names", sampled([(names,) for names in PARTS], len(PARTS)), ids=lambda names: names[0])
-def test_a_log_without_its_beginning(names: tuple[str, ...], tmp_path: Path) -> None:
-    for name in names:
-        play(read(shipped() / f"{name}.yaml"), ScenarioOptions(data=tmp_path / name))
-    cut_directory({name: tmp_path / name for name in names}, tmp_path / "cut")
-    options = RunOptions(str(tmp_path / "out"), str(tmp_path / "cut"), look_for_journal=False, engine="duckdb")
-    outcome = pipeline(options, Steps(sys.stderr, quiet=True))
-    tables = {folder.name: Table(folder) for folder in (tmp_path / "out" / "tables").iterdir()}
+@pytest.mark.parametrize(("name", "most"), CASES)
+def test_a_log_from_any_point(name: str, most: int, tmp_path: Path) -> None:
+    play(read(shipped() / f"{name}.yaml"), ScenarioOptions(data=tmp_path / "data"))
+    separate = name.startswith("transaction")
+    found = (_separate if separate else _combined)(tmp_path, most)
+    assert len(found) > 3
+    assert list(untruths(found)) == []
+
+
+def _combined(folder: Path, most: int) -> dict[str, list[Finding]]:
+    partitions = combined_directory(folder / "data", folder / "logs", most)
+    outcome, tables = run(folder / "logs", folder / "out")
     assert list(claims(tables["rebalances"].collect())) == []
-    assert list(inventions([(one.kind, one.group) for one in outcome.findings if one.group])) == []
+    result: dict[str, list[Finding]] = {change: [] for change in partitions.values()}
+    for finding in outcome.findings:
+        if finding.group is not None:
+            result.setdefault(original(finding.group)[1], []).append(finding)
+        elif finding.log_partition is not None:
+            result[partitions[finding.log_partition]].append(finding)
+        else:
+            assert finding.severity in ("note", "good") or finding.kind in OF_A_RUN, finding
+    return result
+
+
+def _separate(folder: Path, most: int) -> dict[str, list[Finding]]:
+    logs = [
+        log.read_bytes()
+        for topic in ("__transaction_state", "__consumer_offsets")
+        for log in (folder / "data").glob(f"{topic}-*/*")
+    ]
+    result = {}
+    for change in changes(max(logs, key=len), most):
+        separate_directory(folder / "data", folder / change.name, change)
+        outcome, _ = run(folder / change.name, folder / f"{change.name}-out")
+        result[change.name] = outcome.findings
+    return result
+
+
+def run(logs: Path, out: Path) -> tuple[RunResult, dict[str, Table]]:
+    options = RunOptions(str(out), str(logs), look_for_journal=False, engine="duckdb")
+    outcome = pipeline(options, Steps(sys.stderr, quiet=True))
+    tables = {folder.name: Table(folder) for folder in (out / "tables").iterdir()}
     evidence = Evidence("cut", [], None, None, tables)
     for group in evidence.groups():
         seen(evidence, group)
+    return outcome, tables
+
+
+# ------------------------------------------------------------------------------------------------ findings
+
+
+def untruths(found: Mapping[str, Sequence[Finding]]) -> Iterator[str]:
+    """Findings above a note about changed logs that the whole log does not have. A finding has its match in one of the same kind and
+    group, with a common time, the same partitions and offsets, and at least its certainty."""
+    whole = [_unmarked(finding) for finding in found[WHOLE.name]]
+    for change, findings in found.items():
+        for finding in map(_unmarked, findings):
+            above = finding.severity in ("warn", "bad") and finding.kind not in OF_A_RUN
+            if above and not any(_matches(finding, other) for other in whole):
+                yield f"{change}: {finding.kind}, {finding.certainty}: {finding.text}"
+
+
+def _unmarked(finding: Finding) -> Finding:
+    text = re.sub(rf"{MARK}[a-z]+\.\d+", "", finding.text)
+    return replace(finding, text=text, group=finding.group and finding.group.partition(MARK)[0])
+
+
+def _matches(finding: Finding, whole: Finding) -> bool:
+    spans = [(one.at_ms or 0, one.to_ms if one.to_ms is not None else sys.maxsize) for one in (finding, whole)]
+    return (
+        (finding.kind, finding.group) == (whole.kind, whole.group)
+        and max(from_ms for from_ms, _ in spans) <= min(to_ms for _, to_ms in spans)
+        and set(_PLACES.findall(finding.text)) <= set(_PLACES.findall(whole.text))
+        and CERTAINTIES.index(finding.certainty) >= CERTAINTIES.index(whole.certainty)
+    )
+
+
+_PLACES = re.compile(r"[\w.]+-\d+(?=[ ,:;])|(?:at|from) [\d,]+ to [\d,]+\b|stayed at [\d,]+|at [\d,]+\b(?![:-])")
+"""Partitions, members with a number, and offsets in a finding's text."""
+
+
+def test_a_finding_that_the_whole_log_does_not_have_is_an_untruth() -> None:
+    def reset(change: str, **fields: Any) -> Finding:
+        text = f"Offsets of billing{MARK}{change} were set from outside: orders-0 from 10 to 3."
+        return replace(Finding("reset", "warn", 1, text, group=f"billing{MARK}{change}", at_ms=5), **fields)
+
+    whole = reset(WHOLE.name)
+    others = {
+        "the same": reset("cut.1"),
+        "a note": reset("cut.1", severity="note", group="mail"),
+        "less certain": reset("cut.1", certainty="likely"),
+    }
+    for finding in others.values():
+        assert list(untruths({WHOLE.name: [whole], "cut.1": [finding]})) == []
+    untrue = {
+        "another group": reset("cut.1", group="mail"),
+        "another offset": reset("cut.1", text="Offsets of billing were set from outside: orders-0 from 10 to 4."),
+        "another kind": reset("cut.1", kind="regression"),
+        "another time": reset("cut.1", at_ms=4, to_ms=4),
+        "more certain": reset("cut.1"),
+    }
+    for name, finding in untrue.items():
+        known = replace(whole, certainty="likely") if name == "more certain" else whole
+        assert len(list(untruths({WHOLE.name: [known], "cut.1": [finding]}))) == 1, name
+
+
+# ------------------------------------------------------------------------------------------------ rebalances
 
 
 def nameless(waits: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
@@ -72,36 +178,22 @@ def nameless(waits: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
 
 
 def claims(rebalances: list[dict[str, Any]]) -> Iterator[str]:
-    """What rows of cut logs have that is not in the whole log's. A row that is not `whole` says by this what it can't know."""
-    whole = {}
+    """What rows of changed logs have that is not in the whole log's. A row that is not `whole` says by this what it can't know."""
+    whole: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
     for row in rebalances:
-        group, lacks = original(row["group"])
-        if not lacks:
-            whole[group, row["log_offset"]] = row
+        group, change = original(row["group"])
+        if change == WHOLE.name:
+            whole[group][row["log_offset"]] = row
     for row in rebalances:
-        group, lacks = original(row["group"])
-        known = whole.get((group, row["log_offset"]))
+        group, change = original(row["group"])
+        known = whole[group].get(row["log_offset"])
         if not row["whole"]:
             if row["cause"] not in (None, "unknown"):
-                yield f"{group}, {lacks} batches cut, {row['generation']}: the cause is {row['cause']}"
+                yield f"{group}, {change}, {row['generation']}: the cause is {row['cause']}"
             continue
         for name, value in row.items():
             expected = None if known is None else known[name]
             both = [nameless(one) if name == "waits" else one for one in (value, expected)]
             both = [sorted(one) if isinstance(one, list) and name not in NAMES | {"waits"} else one for one in both]
             if name not in NAMES | PLACES and value is not None and both[0] != both[1]:
-                yield f"{group}, {lacks} batches cut, {row['generation']}: {name} is {value}, not {expected}"
-
-
-def inventions(findings: list[tuple[str, str]]) -> Iterator[str]:
-    """Kinds of findings about groups with cut logs that are not among those about the group with the whole log. Of decreased offsets
-    only the greatest are reported; a member that leaves is part of a storm."""
-    kinds: dict[str, set[str]] = {}
-    for kind, name in findings:
-        group, lacks = original(name)
-        if not lacks:
-            kinds.setdefault(group, {"regression"}).update({kind, "departed"} if kind == "storm" else {kind})
-    for kind, name in findings:
-        group, lacks = original(name)
-        if kind not in kinds.get(group, {"regression"}):
-            yield f"{group}, {lacks} batches cut: {kind}"
+                yield f"{group}, {change}, {row['generation']}: {name} is {value}, not {expected}"

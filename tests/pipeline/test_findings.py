@@ -74,6 +74,8 @@ def test_a_log_alone_is_reported_with_what_it_cannot_show() -> None:
     )
     whole = facts(counts={"rebalances": 3}, journal=None, partitions=[{**log, "records": 10_000, "first_offset": 0}])
     assert only(whole).endswith("or records that were delivered twice.")
+    whole.lines = ["server.log"]
+    assert only(whole).endswith("3 rebalances. Logs do not show records that were delivered twice.")
 
 
 def test_a_note_alone_does_not_hide_that_nothing_is_wrong() -> None:
@@ -480,3 +482,11 @@ def test_compaction_is_known_from_missing_records() -> None:
     assert cleaned[1] == "1 partition does not begin at offset 0: earlier records were deleted."
     assert cleaned[2] == "Up to the last record of each partition 850 of 1,050 (81%) are missing in all."
     assert cleaned[-1].startswith("There is no journal")
+
+
+@pytest.mark.parametrize(("took", "severity"), [(9550, "note"), (4000, None), (10_000, "warn")])
+@pytest.mark.parametrize("source", ["journal", "log"])
+def test_a_rebalance_that_takes_longer_than_a_heartbeat_interval_is_a_note(source: str, took: int, severity: str | None) -> None:
+    known: dict[str, Any] = {"waited_ms": took, "waited_for": ["app-2"], "started_ms": None} if source == "log" else {}
+    given = facts(rebalances=[rebalance(60_000, took, source=source, **known)])
+    assert [one.severity for one in findings(given) if one.kind == "slow rebalance"] == ([severity] if severity else [])

@@ -309,6 +309,28 @@ def test_causes_of_a_stall(columns: dict[str, Any], told: tuple[str, str, str]) 
     assert (found.kind, found.severity, found.certainty) == told
 
 
+SLOWED = row(
+    STUCK_PARTITIONS.names, log="__consumer_offsets-12", log_partition=12, from_ms=T0 + 1000, to_ms=T0 + 50_000, groups=["billing"],
+    evidence="rhythm", certainty="possible",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "signs", [{"silences": [SLOWED]}, {"failed_commits": [{"group": "billing", "ts_ms": T0 + 5000}]}]
+)
+def test_commits_that_may_have_failed_are_said_with_a_stall(signs: dict[str, Any]) -> None:
+    def told(generations: int) -> Finding:
+        given = facts(stalls=[stall(generations=generations)], journal=None, **signs)
+        (found,) = (one for one in findings(given) if one.kind in ("poison", "stalled"))
+        return found
+
+    poison, stalled = told(4), told(0)
+    assert (poison.severity, poison.certainty) == ("note", "possible")
+    assert "Its commits may also have failed" in poison.advice
+    assert "Its commits may also have failed" in stalled.advice
+    assert "Its commits" not in only(facts(stalls=[stall()], journal=None)).advice
+
+
 def test_members_that_left_and_rejoined_once_in_a_stall_did_not_crash_on_a_record() -> None:
     """A release: all are closed, and started again. Whoever dies of a record comes back more often than that."""
     names = [f"app-{number}-5f0c2f7e-8d3b-4f4e-9d2a-1c2b3d4e5f6{number}" for number in (1, 2)]

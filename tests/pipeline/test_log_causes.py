@@ -206,6 +206,16 @@ def test_a_clients_own_word_turns_a_leave_into_a_late_poll() -> None:
     assert log.last() == ("poll timeout", "certain", ["app-2"])
 
 
+def test_a_line_of_an_application_that_polls_again_later_belongs_to_its_leave() -> None:
+    """The consumer of KIP-848 leaves at its poll timeout, and logs with the next poll() by how much that was too late."""
+    log = Log().line(
+        "preparing", 100.4, generation=1, detail=f"explicit `LeaveGroup` request for (app-2-{UUID}0) members."
+    )
+    log.line("poll timeout", 120, detail="app-2", size_after=19_600)
+    log.stands(0, member("app-1", 0), member("app-2", 1)).stands(103, member("app-1", 0, 1))
+    assert log.last() == ("poll timeout", "certain", ["app-2"])
+
+
 def test_a_member_whose_session_expired_while_others_waited_is_reported() -> None:
     log = Log().line(
         "preparing", 100, generation=1, detail=f"Adding new member app-2-{UUID}1 with group instance id None"

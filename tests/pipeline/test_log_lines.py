@@ -237,10 +237,16 @@ JAVA = "[2026-03-29 10:03:11,120] INFO [Consumer clientId=app-1, groupId=billing
             {"group": "billing"},
         ),
         (
+            f"{JAVA}Time between subsequent calls to poll() was longer than the configured max.poll.interval.ms, exceeded approximately"
+            " by 19600 ms. Member x will rejoin the group now.",
+            "poll timeout",
+            {"group": "billing", "number": 19600},
+        ),
+        (
             "%4|1774778591.120|MAXPOLL|app-1#consumer-1| [thrd:main]: Application maximum poll interval (10000ms) exceeded by 185ms"
             " (adjust max.poll.interval.ms for long-running message processing): leaving group",
             "poll timeout",
-            {"client_id": "app-1"},
+            {"client_id": "app-1", "number": 185},
         ),
         (
             "%4|1774778591.120|SESSTMOUT|app-1#consumer-1| [thrd:main]: Consumer group session timed out (in join-state steady) after"

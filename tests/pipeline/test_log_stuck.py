@@ -145,6 +145,28 @@ def test_failures_that_are_far_apart_are_two_periods() -> None:
     assert [seconds(row)[0] for row in told(failed)] == [40, 240]
 
 
+def test_two_freezes_with_the_usual_pace_in_between_are_two_periods() -> None:
+    """As a follower that hangs for 25 s and, 20 s later, for 30 s: its clients' lines are less than 30 s apart."""
+    times = [at for at in STEADY if not (20 < at < 45 or 65 < at < 95)]
+    slow = paced("billing", 3, commits(*times, *(100.0 + at for at in range(20)), jump_at=45, jump=250))
+    fail = "REQUEST_TIMED_OUT"
+    signs = [
+        sign("commit failed", at, detail=fail, group="billing") for at in (25, 30, 35, 40, 45.5, 71, 76, 81, 86, 91)
+    ]
+    first, second = told(signs, slow)
+    assert (seconds(first), first["attempts"]) == ((20, 45), 5)
+    assert (seconds(second)[0], second["attempts"]) == (66, 5)
+
+
+def test_an_error_ends_between_two_words_and_lines_have_their_group() -> None:
+    words = "Offset commit failed for " + "a partition " * 20
+    (row,) = told([sign("commit failed", at, detail=words, group="billing") for at in (45, 50)])
+    assert row["errors"] == [
+        "Offset commit failed for a partition a partition a partition a partition a partition a partition a partition a ..."
+    ]
+    assert row["evidence_lines"] == ["server.log:450 (billing)", "server.log:500 (billing)"]
+
+
 # ------------------------------------------------------------------------------------------------ rhythm
 
 

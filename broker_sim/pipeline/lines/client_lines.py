@@ -27,7 +27,7 @@ KINDS = {
     "commit failed": "a commit was answered with an error, or not at all",
     "coordinator lost": "the coordinator did not answer, or said that it is none",
     "coordinator found": "a coordinator was found",
-    "poll timeout": "the client's poll timeout (max.poll.interval.ms) expired, and it leaves the group",
+    "poll timeout": "the client's poll timeout (max.poll.interval.ms) expired, and it leaves the group; `number`: so many ms ago",
     "session lost": "the coordinator does not know the member any more, or did not answer for the session's time",
     "fenced instance": "another client came with the same group.instance.id",
     "rejoins": "the client joins again, and why",
@@ -216,14 +216,15 @@ CLIENT = LinePatterns(
         ),
         form(
             "poll timeout",
-            r"(?P<detail>[Cc]onsumer poll timeout has expired|longer than the configured max\.poll\.interval\.ms)",
+            r"(?P<detail>[Cc]onsumer poll timeout has expired|longer than the configured max\.poll\.interval\.ms)"
+            r"(?:, exceeded approximately by (?P<number>\d+) ms)?",
             "poll",
             "max.poll.interval.ms",
         ),
         form("poll timeout", r"(?P<detail>[Cc]onsumer poll timeout has expired)", "onsumer poll timeout has expired"),
         form(
             "poll timeout",
-            r"(?P<detail>Application maximum poll interval \(\d+ms\) exceeded by \d+ms)",
+            r"(?P<detail>Application maximum poll interval \(\d+ms\) exceeded by (?P<number>\d+)ms)",
             "Application maximum poll interval",
         ),
         form("session lost", r"(?P<detail>session timed out.*?)(?:: revoking.*)?$", "session timed out"),

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from broker_sim.common.text import UsageError
+from broker_sim.common.text import UsageError, first_words
 from broker_sim.pipeline.files import Source, entry, expand, inside, listing
 from broker_sim.pipeline.lines import broker_lines, client_lines
 from broker_sim.pipeline.lines.line_patterns import LinePatterns
@@ -208,7 +208,7 @@ def _broker_rows(file: LineFile) -> Iterator[dict[str, Any]]:
         if waiting is not None:
             trace = _TRACE.match(line)
             if trace is not None:
-                waiting["detail"] = f"{trace[1].rpartition('.')[2]}: {trace[2]}"[:_TEXT]
+                waiting["detail"] = first_words(f"{trace[1].rpartition('.')[2]}: {trace[2]}", _TEXT)
                 least = _ISR_MIN.search(line)
                 if least is not None:
                     waiting["number"] = int(least[1])

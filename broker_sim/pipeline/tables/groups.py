@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ["GROUPS", "groups", "sizes"]
 
+_STATE_TEXT = (
+    "`members`, `empty`, `ended` or `simple`, at the end of the log; `unknown` if the log begins later than its members, and those that"
+    " it has were removed"
+)
+_FIRST_EPOCHS = 2
+"""A consumer, share or streams group begins with epoch 1; since 4.2 its first record may have epoch 2."""
+
 GROUPS = TableSchema(
     "groups",
     (
@@ -32,10 +39,10 @@ GROUPS = TableSchema(
         ColumnSpec("log_partition", INT, "its partition of `__consumer_offsets`", "offset_log"),
         ColumnSpec("kind", STRING, "`classic`, `consumer` (KIP-848), `share`, `streams` or `simple`", "offset_log"),
         ColumnSpec("protocol_type", STRING, "of a classic group: `consumer`, `connect`, ..", "offset_log"),
-        ColumnSpec("state", STRING, "`members`, `empty`, `ended` or `simple`, at the end of the log", "offset_log"),
+        ColumnSpec("state", STRING, _STATE_TEXT, "offset_log"),
         *moment("state_since", "since when; null for `simple`", "offset_log"),
         ColumnSpec("state_offset", LONG, "of the record with that state", "offset_log"),
-        ColumnSpec("members", INT, "at the end of the log; null for `simple`", "offset_log"),
+        ColumnSpec("members", INT, "at the end of the log; null for `simple` and `unknown`", "offset_log"),
         ColumnSpec("generation", INT, "the last one, or the last epoch", "offset_log"),
         ColumnSpec("generations", LONG, "how many left a record", "offset_log"),
         ColumnSpec("commits", LONG, "committed offsets, as records", "offset_log"),
@@ -52,8 +59,8 @@ _PER = ("run_id", "log_partition", "group")
 
 @on_its_engine
 def sizes(log: DataFrame) -> DataFrame:
-    """Each record that has members of a group: run_id, log_partition, group, log_offset, at_ms, members, generation (null: its
-    tombstone), kind."""
+    """Each record that has members of a group: run_id, log_partition, group, log_offset, at_ms, members (null if the log does not show
+    whether there are any), generation (null: its tombstone), kind."""
     at = f.col("record_ts_ms").alias("at_ms")
     ended = f.col("kind") == "group_tombstone"
     classic = log.where(f.col("kind").isin("group", "group_tombstone") & f.col("group").isNotNull()).select(
@@ -73,15 +80,21 @@ def sizes(log: DataFrame) -> DataFrame:
     of_member = Window.partitionBy(*_PER, "member", "record_type").orderBy("log_offset")
     of_group = Window.partitionBy(*_PER).orderBy("log_offset")
     change = f.when(is_member, there - f.coalesce(f.lag(there).over(of_member), f.lit(0))).otherwise(0)
-    counted = modern.withColumn("change", change).select(
+    # a log that begins later lacks members that joined before: their number is known since the first epoch, or a deletion
+    over = ~is_member & f.col("value_version").isNull()
+    first = f.first(f.when(~is_member, f.col("generation")), ignorenulls=True).over(of_group)
+    known_since = f.coalesce(first <= _FIRST_EPOCHS, f.lit(False)) | (f.max(over.cast("int")).over(of_group) == 1)
+    counts = modern.withColumn("change", change)
+    counts = counts.withColumn("members", f.sum("change").over(of_group).cast("int")).withColumn("since", known_since)
+    counted = counts.select(
         *_PER,
         "log_offset",
         at,
-        f.sum("change").over(of_group).cast("int").alias("members"),
+        f.when((f.col("members") > 0) | f.col("since"), f.col("members")).alias("members"),
         f.when(~is_member, f.col("generation")).alias("generation"),
         f.lower(known).alias("kind"),
         f.lit(None).cast("string").alias("protocol_type"),
-        (~is_member & f.col("value_version").isNull()).alias("ended"),
+        over.alias("ended"),
     )
     ended = f.col("generation").isNull()
     steps = log.where(
@@ -105,7 +118,8 @@ def groups(log: DataFrame) -> DataFrame:
     a simple group has commits and no step."""
     steps = sizes(log)
     order = Window.partitionBy(*_PER).orderBy("log_offset")
-    state = f.when(f.col("ended"), "ended").when(f.col("members") > 0, "members").otherwise("empty")
+    state = f.when(f.col("ended"), "ended").when(f.col("members") > 0, "members").when(f.col("members") == 0, "empty")
+    state = f.coalesce(state, f.lit("unknown"))
     steps = steps.withColumn("state", state)
     turned = ~f.col("state").eqNullSafe(f.lag("state").over(order))
     states = (

@@ -7,6 +7,8 @@ Rules:
    or a consumer that uses assign() under the group's name.
 2. Offsets that one request sets are written in one batch, with one timestamp: they are one row.
 3. A commit of the same offset is no reset.
+4. A compacted log lacks records of groups. If the next record of the group does not follow the one without members, by its generation
+   or epoch, the group may have had members in between, and it is unknown who committed.
 """
 
 from __future__ import annotations
@@ -80,7 +82,11 @@ def offset_resets(log: DataFrame) -> DataFrame:
     )
     states = sizes(log)
     had = states.where(f.col("members") > 0).select(*_PER).distinct()
-    state = f.struct("members", "at_ms", "ended")
+    backwards = Window.partitionBy(*_PER).orderBy(f.desc("log_offset")).rowsBetween(Window.unboundedPreceding, -1)
+    following = f.last("generation", ignorenulls=True).over(backwards)
+    gap = following > f.coalesce(f.col("generation"), f.lit(0)) + f.when(f.col("kind") == "classic", 1).otherwise(2)
+    states = states.withColumn("gap", f.coalesce(gap, f.lit(False)))
+    state = f.struct("members", "at_ms", "ended", "gap")
     marks = states.select(*_PER, f.col("log_offset").alias("place"), state.alias("state"))
     moves = changed.join(f.broadcast(had), list(_PER), "left_semi").select(
         *_PER,
@@ -91,7 +97,8 @@ def offset_resets(log: DataFrame) -> DataFrame:
     both = marks.unionByName(moves, allowMissingColumns=True).withColumn(
         "state", f.last("state", ignorenulls=True).over(so_far)
     )
-    outside = both.where(f.col("move").isNotNull() & (f.col("state.members") == 0)).select(*_PER, "state", "move.*")
+    none = (f.col("state.members") == 0) & ~f.col("state.gap")
+    outside = both.where(f.col("move").isNotNull() & none).select(*_PER, "state", "move.*")
     by = f.col("committed_offset") - f.coalesce("before", f.col("committed_offset"))
     farthest = f.max(f.struct(f.abs(by).alias("by"), "topic", "partition", "before", "committed_offset"))
     rows = outside.groupBy(*_PER, "at_ms").agg(

@@ -158,7 +158,10 @@ STUCK_PARTITIONS = TableSchema(
         ),
         ColumnSpec("certainty", STRING, "`certain`, `likely` or `possible`; never null", _BOTH),
         ColumnSpec(
-            "evidence_lines", ArrayOf(STRING), "log lines about it, FILE:LINE; null from a journal", "log lines"
+            "evidence_lines",
+            ArrayOf(STRING),
+            "log lines about it, FILE:LINE, of a client FILE:LINE (GROUP); null from a journal",
+            "log lines",
         ),
         ColumnSpec(
             "evidence_offsets", ArrayOf(LONG), "records of the partition that show it; null from a journal", "log"
