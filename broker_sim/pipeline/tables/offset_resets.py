@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_sim.pipeline.engine import Window, on_its_engine
+from broker_sim.pipeline.engine import Window, backwards, on_its_engine
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.columns import moments
@@ -82,8 +82,7 @@ def offset_resets(log: DataFrame) -> DataFrame:
     )
     states = sizes(log)
     had = states.where(f.col("members") > 0).select(*_PER).distinct()
-    backwards = Window.partitionBy(*_PER).orderBy(f.desc("log_offset")).rowsBetween(Window.unboundedPreceding, -1)
-    following = f.last("generation", ignorenulls=True).over(backwards)
+    following = f.last("generation", ignorenulls=True).over(backwards(*_PER, order="log_offset"))
     gap = following > f.coalesce(f.col("generation"), f.lit(0)) + f.when(f.col("kind") == "classic", 1).otherwise(2)
     states = states.withColumn("gap", f.coalesce(gap, f.lit(False)))
     state = f.struct("members", "at_ms", "ended", "gap")
