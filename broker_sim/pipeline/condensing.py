@@ -187,11 +187,11 @@ class _Block:
         return keep, records
 
     def _keep_epochs(self, keep: Any) -> None:
-        """Keep the records between which the leader's epoch changed."""
-        epoch = _numbers(self.table["leader_epoch"])
-        changed = numpy.flatnonzero(_changes(epoch)[1:])
-        keep[changed] = True
-        keep[changed + 1] = True
+        """Keep the records between which the leader's epoch changed, of those that have a time."""
+        rows = numpy.flatnonzero(self.has_ts)
+        changed = numpy.flatnonzero(_changes(_numbers(self.table["leader_epoch"])[rows])[1:])
+        keep[rows[changed]] = True
+        keep[rows[changed + 1]] = True
 
     def _marks(self, which: Any) -> Any:
         """For each record, how many records of its group that are ``which`` came before it, or anything else that changes when one

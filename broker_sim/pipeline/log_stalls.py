@@ -111,5 +111,5 @@ def _meanwhile(states: list[Row], from_ms: int, to_ms: int) -> dict[str, Any]:
     sizes = [row["members"] for row in (*before[-1:], *inside)]
     return {
         "generations": len({row["generation"] for row in inside if row["generation"] is not None and row["members"]}),
-        "members": None if not sizes else min(sizes) > 0,
+        "members": False if 0 in sizes else None if not sizes or None in sizes else True,
     }

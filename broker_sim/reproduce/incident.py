@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from broker_sim.common.text import UsageError, clock, unknown
+from broker_sim.common.text import clock, unknown
 from broker_sim.explain.phrases import count
 from broker_sim.pipeline.finding import Finding
-from broker_sim.reproduce.evidence import Evidence
 from broker_sim.reproduce.causes import Cause, cause_of
 from broker_sim.reproduce.epoch_timeline import EPOCH_KINDS, SESSION
+from broker_sim.reproduce.evidence import Evidence
 from broker_sim.reproduce.group_timeline import GroupTimeline
 from broker_sim.reproduce.timelines import NotReproducible, timeline_of
 from broker_sim.reproduce.transaction_timeline import row_of, unplayable

@@ -19,13 +19,28 @@ from broker_sim.pipeline.log_stuck import LEAST_MS, Pace, Silences
 from broker_sim.pipeline.run import derived, tables_of_tables
 from broker_sim.pipeline.schemas import OFFSET_LOG
 from broker_sim.pipeline.tables.condensed import condensed
+from broker_sim.pipeline.tables.coordinator_hotspots import COORDINATOR_HOTSPOTS
+from broker_sim.pipeline.tables.coordinator_moves import COORDINATOR_MOVES
 from broker_sim.pipeline.tables.events import EVENTS
+from broker_sim.pipeline.tables.groups import GROUPS
 from broker_sim.pipeline.tables.lag import LAG, LOG_ENDS
+from broker_sim.pipeline.tables.member_churn import MEMBER_CHURN
+from broker_sim.pipeline.tables.offset_deletions import OFFSET_DELETIONS
+from broker_sim.pipeline.tables.offset_regressions import OFFSET_REGRESSIONS
+from broker_sim.pipeline.tables.offset_resets import OFFSET_RESETS
+from broker_sim.pipeline.tables.offset_stalls import OFFSET_STALLS
+from broker_sim.pipeline.tables.rebalances import REBALANCES
+from broker_sim.pipeline.tables.transactions import TRANSACTIONS
 from tests.pipeline.offsets import Log
 
 WINDOW_MS = 10_000
 BLOCKS = (1, 7, 10_000)
-SEEDS = int(os.environ.get("CONDENSED_SEEDS", "6"))
+SEEDS = int(os.environ.get("CONDENSED_SEEDS", "4"))
+TABLES = (
+    *(GROUPS, LAG, OFFSET_REGRESSIONS, OFFSET_DELETIONS, COORDINATOR_HOTSPOTS, OFFSET_RESETS),
+    *(TRANSACTIONS, COORDINATOR_MOVES, REBALANCES, MEMBER_CHURN, OFFSET_STALLS),
+)
+"""Those that have commits; the pauses that `stuck_partitions` has are compared below."""
 
 
 @pytest.fixture(scope="module")
@@ -143,15 +158,13 @@ def test_every_table_is_made_of_a_condensed_log_as_of_the_whole_one(duck: DuckSe
     log, events, known = OFFSET_LOG.frame(duck, rows), EVENTS.frame(duck), LOG_ENDS.frame(duck, ends(rows))
     whole = derived(events, log, known, WINDOW_MS)
     lag = LAG.conform(whole[LAG]()).persist()
-    expected = {table.name: texts(make()) for table, make in {**whole, **tables_of_tables(log, {"lag": lag})}.items()}
-    for block in BLOCKS:
+    whole |= tables_of_tables(log, {"lag": lag})
+    expected = {table: texts(whole[table]()) for table in TABLES}
+    for block in BLOCKS[seed % 2 :]:
         short = condensed(log, WINDOW_MS, ordered=True, block=block)
-        tables = {
-            **derived(events, log, known, WINDOW_MS, short=short),
-            **tables_of_tables(short.rows, {"lag": lag}),
-        }
-        for table, make in tables.items():
-            assert texts(make()) == expected[table.name], f"{table.name}, blocks of {block}"
+        made = derived(events, log, known, WINDOW_MS, short=short) | tables_of_tables(short.rows, {"lag": lag})
+        for table in TABLES:
+            assert texts(made[table]()) == expected[table], f"{table.name}, blocks of {block}"
         (total,) = short.rows.agg(*_sums(short.rows)).collect()
         assert total["records"] == len(rows)
 
@@ -237,10 +250,10 @@ def one_commit_a_moment(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return kept
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_a_groups_pace_is_that_of_its_commits_one_by_one(seed: int) -> None:
     rows = a_long_log(seed)
-    for block in BLOCKS:
+    for block in BLOCKS[seed % 2 :]:
         given = one_commit_a_moment(rows)
         if block == max(BLOCKS):
             given = [row | {"segment": 0} for row in rows]
@@ -259,7 +272,7 @@ def test_a_groups_pace_is_that_of_its_commits_one_by_one(seed: int) -> None:
         }, f"blocks of {block}"
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_a_partitions_silences_are_those_of_its_records_one_by_one(seed: int) -> None:
     rows = a_long_log(seed)
     expected = {}
@@ -276,7 +289,7 @@ def test_a_partitions_silences_are_those_of_its_records_one_by_one(seed: int) ->
             and b["record_ts_ms"] - a["record_ts_ms"] >= max(10_000, 10 * usual)
             and len(mine) >= 20
         ]
-    for block in BLOCKS:
+    for block in BLOCKS[seed % 2 :]:
         silences: dict[int, Silences] = {}
         for row in summaries(rows, block):
             if row["group"] is None:

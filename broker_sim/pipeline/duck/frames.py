@@ -159,10 +159,7 @@ class Frame:
 
     def mapInArrow(self, made: Callable[[Iterable[Any]], Iterator[Any]], schema: Any) -> Frame:
         """Computed at once. ``schema``: pyarrow's."""
-        import pyarrow
-
-        batches = list(made(self.toArrow().to_batches()))
-        return self.session.of_arrow(pyarrow.Table.from_batches(batches, schema))
+        return self.session.of_batches(made(self.session.read_through(self)), schema)
 
     def persist(self) -> Frame:
         """Compute the frame and keep its rows in the database; unlike Spark's, not lazily."""

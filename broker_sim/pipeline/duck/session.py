@@ -7,11 +7,15 @@
 Rules:
 1. Sources are decoded by the readers that Spark's sources are made of, in this process.
 2. The database is this session's alone, and forgotten with it. It uses the threads that the machine has; queries come one at a time.
+3. It takes `MEMORY` at most: what is more waits in a temporary directory, which goes with the session.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import shutil
+import tempfile
+import weakref
 from collections.abc import Iterable, Iterator
 from itertools import chain, count
 from pathlib import Path
@@ -30,6 +34,10 @@ from broker_sim.pipeline.tables.events import EVENTS
 
 __all__ = ["DuckMissing", "DuckReader", "DuckSession", "is_installed"]
 
+MEMORY = 1 << 30
+"""Bytes that the database may hold in memory."""
+BATCH = 32 * 1024
+"""Rows of an Arrow batch."""
 NEEDED = ("duckdb", "pyarrow", "numpy")
 _numbers = count(1)
 
@@ -56,29 +64,31 @@ class DuckSession:
         need_duckdb()
         import duckdb
 
+        place = tempfile.mkdtemp(prefix="broker-sim-")
+        self._forget = weakref.finalize(self, shutil.rmtree, place, ignore_errors=True)
         self.connection: Any = duckdb.connect(":memory:")
+        self._do(f"SET temp_directory = '{place}'")
         self._do("SET TimeZone = 'UTC'")
+        self._do(f"SET memory_limit = '{MEMORY >> 20}MiB'")
         self.version: str = duckdb.__version__
 
     def of_arrow(self, table: Any) -> Frame:
-        """A frame of a pyarrow.Table (or record batches of one schema), copied into the database."""
+        """A frame of a pyarrow.Table or a RecordBatchReader, copied into the database."""
         name = f"t{next(_numbers)}"
         self.connection.register("arriving", table)
         self._do(f"CREATE TABLE {name} AS SELECT * FROM arriving")
         self.connection.unregister("arriving")
         return Frame(self, f"SELECT * FROM {name}", table.schema.names)
 
+    def read_through(self, frame: Frame) -> Any:
+        """The frame's rows as a pyarrow.RecordBatchReader, which reads on while other queries of the session run."""
+        return self.connection.cursor().sql(frame.sql()).to_arrow_reader(BATCH)
+
     def of_batches(self, batches: Iterable[Any], schema: Any) -> Frame:
-        """As `of_arrow`, batch by batch: no more than one of them is in memory besides the database."""
+        """As `of_arrow`, batch by batch: no more than a few of them are in memory."""
         import pyarrow
 
-        frame = self.of_arrow(pyarrow.Table.from_batches([], schema))
-        name = frame.body.rpartition(" ")[2]
-        for batch in batches:
-            self.connection.register("arriving", pyarrow.Table.from_batches([batch], schema))
-            self._do(f"INSERT INTO {name} SELECT * FROM arriving")
-            self.connection.unregister("arriving")
-        return frame
+        return self.of_arrow(pyarrow.RecordBatchReader.from_batches(schema, batches))
 
     def kept(self, frame: Frame) -> Frame:
         """The frame with its rows computed and stored in the database."""
@@ -108,6 +118,7 @@ class DuckSession:
 
     def stop(self) -> None:
         self.connection.close()
+        self._forget()
 
 
 class DuckReader:
