@@ -3,7 +3,7 @@
     for row in rows_of(LineFile("server.log", "broker")): ...
 
 Rules:
-1. A file that was named and can't be read, is not text, or has no known line is reported. In a folder those
+1. A file that was named and can't be read, is not text, or has no line of a log's layout is reported. In a folder those
    with names of logs are taken (`server.log`, `server.log.2026-03-29-10`, `x.log.gz`, `kafka.out`), and such as say nothing of groups
    are no matter; Kafka's segments, called `.log` too, are passed over. An empty file has been read.
 2. A line that says nothing known is no row. One that says something and has no moment has none in its row.
@@ -19,6 +19,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from broker_sim.common.text import UsageError
@@ -96,8 +97,23 @@ def rows_of(file: LineFile) -> Iterator[dict[str, Any]]:
     except (OSError, EOFError, UsageError, _NotText) as error:
         yield _unread(file, str(error) if isinstance(error, UsageError | _NotText) else f"it can't be read: {error}")
         return
-    if not rows_read and file.named and file.size:
-        yield _unread(file, f"no line of it says anything that a {file.source}'s log is known to say")
+    if not rows_read and file.named and file.size and not _is_log(file):
+        yield _unread(file, "no line of it is a log line of a known layout")
+
+
+_LAYOUT = re.compile(
+    r"\[?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|SEVERE)(?:\] |:\s?\S)"
+    r"|\[[^\]]+\] (?:TRACE|DEBUG|INFO|WARN|ERROR) [\w.$]+ - "
+)
+"""Layouts without a moment: Python's logging by default, franz-go's basic logger, slf4j-simple's."""
+_LOOKED_AT = 1000
+"""So many lines of a file show its layout."""
+
+
+def _is_log(file: LineFile) -> bool:
+    """Whether any line is one of a log, whatever it says."""
+    lines = (line for _, line in islice(_lines(file), _LOOKED_AT))
+    return any(stamp(line) is not None or _LAYOUT.match(line) is not None for line in lines)
 
 
 def _unread(file: LineFile, why: str) -> dict[str, Any]:
