@@ -17,6 +17,7 @@ __all__ = [
     "date",
     "duration_ms",
     "duration_text",
+    "durations_text",
     "expected",
     "first_words",
     "installing",
@@ -87,6 +88,13 @@ def duration_text(ms: float) -> str:
     days, hours = divmod(hours, 24) if hours >= 48 else (0, hours)
     parts = [(days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")]
     return " ".join(f"{number} {unit}" for number, unit in parts if number)
+
+
+def durations_text(ms: Iterable[float]) -> str:
+    """``4 ms to 9 ms``, ``30 s``: the shortest and the longest of several durations."""
+    all_ms = list(ms)
+    shortest, longest = duration_text(min(all_ms)), duration_text(max(all_ms))
+    return shortest if shortest == longest else f"{shortest} to {longest}"
 
 
 def clock(ts_ms: int) -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Sequence
 
-from broker_sim.common.text import clock, duration_text
+from broker_sim.common.text import clock, duration_text, durations_text
 from broker_sim.explain.deliveries import (
     REDELIVERED_AFTER,
     RecordDelivery,
@@ -26,7 +24,13 @@ _MOST = 30
 """Entries of a group that are printed; the rest is counted."""
 _WORTH_TELLING_MS = 1000
 """Stretches that are shorter are the usual time of work on what a member was given."""
+_ALIKE_MS = 1000
+"""Deliveries that ended the same way are one entry if their durations differ by less."""
 _SETTLED = ("acknowledged", "archiving", "archived")
+
+
+Story = tuple[int, list[RecordDelivery]]
+"""An offset, and its record's deliveries in their order."""
 
 
 def summary(events: Iterable[Event], group: str) -> tuple[str, list[tuple[int, str]]] | None:
@@ -87,14 +91,11 @@ def _of(partition: SharePartitionHistory, reader: ShareGroupReader) -> list[tupl
         for offset, all_ in sorted(partition.records.items())
         if len(all_) > 1 or all_[-1].end in ("expired", "session closed", "rejected", "released")
     ]
-    for deliveries, same in groupby(worth, key=lambda pair: _deliveries(pair[1], reader)):
-        rows = list(same)
-        offsets = [offset for offset, _ in rows]
-        first, last = rows[0][1][0], rows[0][1][-1]
-        what = f"record{'s' if len(rows) > 1 else ''} {_ranges(offsets)} of {partition.log}"
-        lines.append(
-            (first.ts_ms, f"{what} {'were' if len(rows) > 1 else 'was'} {deliveries}{_fate(last, first.ts_ms)}")
-        )
+    for rows in _alike(worth):
+        stories = [all_ for _, all_ in rows]
+        what = f"record{'s' if len(rows) > 1 else ''} {_ranges(offset for offset, _ in rows)} of {partition.log}"
+        words = f"{what} {'were' if len(rows) > 1 else 'was'} {_deliveries(stories, reader)}{_fate(stories)}"
+        lines.append((min(all_[0].ts_ms for all_ in stories), words))
     for ts_ms, epoch in partition.loads[1:]:
         lines.append(
             (ts_ms, f"{partition.log} got another leader in epoch {epoch}: records in flight are available again")
@@ -163,21 +164,47 @@ def _passed_over(some: list[Skipped]) -> str:
     )
 
 
-def _deliveries(all_: list[RecordDelivery], reader: ShareGroupReader) -> str:
-    """The deliveries of a record, in words that are the same for records with the same fate."""
-    steps = []
-    for delivery in all_[:_SHOWN]:
-        who = reader.names.get(delivery.member, delivery.member) or "an unknown member"
-        steps.append(f"to {who}, {_ending(delivery)}")
-    if len(all_) > _SHOWN:
-        steps.append(f"and {len(all_) - _SHOWN} more times")
-    return f"delivered {times(len(all_))}: {'; '.join(steps)}"
+def _alike(rows: Iterable[Story]) -> Iterator[list[Story]]:
+    """Neighbours whose deliveries went the same way and took about as long."""
+    run: list[Story] = []
+    for row in rows:
+        if run and not _is_alike(row[1], run[0][1]):
+            yield run
+            run = []
+        run.append(row)
+    if run:
+        yield run
 
 
-def _ending(delivery: RecordDelivery) -> str:
+def _is_alike(all_: list[RecordDelivery], others: list[RecordDelivery]) -> bool:
+    return len(all_) == len(others) and all(
+        (one.member, one.end, one.becomes, one.renewed, one.letter)
+        == (other.member, other.end, other.becomes, other.renewed, other.letter)
+        and abs(_lasted(one) - _lasted(other)) < _ALIKE_MS
+        for one, other in zip(all_, others, strict=True)
+    )
+
+
+def _deliveries(stories: list[list[RecordDelivery]], reader: ShareGroupReader) -> str:
+    """The deliveries of records that went the same way, in words."""
+    steps, number = [], len(stories[0])
+    for same in list(zip(*stories, strict=True))[:_SHOWN]:
+        member = same[0].member
+        steps.append(f"to {reader.names.get(member, member) or 'an unknown member'}, {_ending(same)}")
+    if number > _SHOWN:
+        steps.append(f"and {number - _SHOWN} more times")
+    return f"delivered {times(number)}: {'; '.join(steps)}"
+
+
+def _lasted(delivery: RecordDelivery) -> int:
+    return (delivery.ended_ms or delivery.ts_ms) - delivery.ts_ms
+
+
+def _ending(same: Sequence[RecordDelivery]) -> str:
+    delivery = same[0]
     if not delivery.end:
         return "which still has it"
-    lasted = duration_text((delivery.ended_ms or delivery.ts_ms) - delivery.ts_ms)
+    lasted = durations_text(_lasted(one) for one in same)
     renewed = f" renewed {times(delivery.renewed)}," if delivery.renewed else ""
     words = {
         "expired": f"whose acquisition lock expired after {lasted}",
@@ -190,12 +217,13 @@ def _ending(delivery: RecordDelivery) -> str:
     return words.get(delivery.end, f"which {delivery.end} it after{renewed} {lasted}")
 
 
-def _fate(last: RecordDelivery, since_ms: int) -> str:
-    if last.letter:
-        return f"{_fate(replace(last, letter=''), since_ms)}. Its dead letter is in {last.letter}"
+def _fate(stories: list[list[RecordDelivery]]) -> str:
+    last = stories[0][-1]
+    letter = f". Its dead letter is in {last.letter}" if last.letter else ""
     if last.becomes in ("archived", "archiving") and last.end in REDELIVERED_AFTER:
-        return f". That was the group's delivery limit: archived after {duration_text((last.ended_ms or since_ms) - since_ms)}"
-    return "" if last.becomes in (*_SETTLED, "acquired") else ". It is available for delivery again"
+        took = durations_text((all_[-1].ended_ms or all_[0].ts_ms) - all_[0].ts_ms for all_ in stories)
+        return f". That was the group's delivery limit: archived after {took}{letter}"
+    return ("" if last.becomes in (*_SETTLED, "acquired") else ". It is available for delivery again") + letter
 
 
 def _range(first: int, last: int) -> str:

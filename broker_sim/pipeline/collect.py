@@ -16,6 +16,7 @@ from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.refused_clients import FENCED_ERRORS
+from broker_sim.pipeline.share_findings import RETURNS
 from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, calls
 from broker_sim.pipeline.tables.lag import group_lag
 from broker_sim.pipeline.tables.member_churn import memberships
@@ -56,6 +57,7 @@ MOST_STALLS = 200
 MOST_MOVES = 200
 MOST_TRANSACTIONS = 200
 MOST_DELIVERIES = 1000
+MOST_RETURNED = 5000
 MOST_ASSIGNED, MOST_ASSIGNMENTS = 60, 20_000
 """Consumer, share and streams groups of which assignments are taken, and so many of their records."""
 MOST_CHURN = 200
@@ -118,6 +120,31 @@ def _of_groups(tables: Mapping[str, DataFrame], facts: ReportFacts) -> None:
     facts.deliveries = top(
         "share_deliveries", MOST_DELIVERIES, f.desc(given_up), f.desc("deliveries"), f.col("first_ms")
     )
+    facts.returned = _returned(tables) if facts.deliveries else []
+
+
+def _returned(tables: Mapping[str, DataFrame]) -> list[Row]:
+    """Why records of share groups became available again, as far as a journal has it."""
+    if "events" not in tables:
+        return []
+    events = EVENTS.conform(tables["events"])
+    ends = events.where((f.col("type") == "delivery") & f.col("action").isin(*RETURNS))
+    columns = (
+        "run_id",
+        "group",
+        "topic",
+        "partition",
+        "base_offset",
+        "last_offset",
+        "action",
+        "member",
+        "ts_ms",
+        "seq",
+    )
+    beats = events.where((f.col("type") == "request") & (f.col("api") == "ShareGroupHeartbeat"))
+    named = beats.groupBy("run_id", "group", "member").agg(f.max("client_id").alias("client_id"))
+    both = ends.select(*columns).join(named, ["run_id", "group", "member"], "left")
+    return _rows(both.orderBy("ts_ms", "seq").limit(MOST_RETURNED))
 
 
 def _rows(frame: DataFrame) -> list[Row]:

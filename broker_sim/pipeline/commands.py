@@ -186,7 +186,7 @@ def add_log_options(add: Callable[..., object]) -> None:
         metavar="PATH",
         action="append",
         default=[],
-        help="logs of consumers (Java, librdkafka, aiokafka, kafka-python); repeatable",
+        help="logs of consumers (Java, librdkafka, aiokafka, kafka-python, kafkajs); repeatable",
     )
 
 

@@ -69,6 +69,9 @@ class ReportFacts:
     transactions: list[Row] = field(default_factory=list)
     deliveries: list[Row] = field(default_factory=list)
     """rows of share_deliveries, those that were archived and those with the most deliveries first."""
+    returned: list[Row] = field(default_factory=list)
+    """why records of share groups became available again, from the journal's events `delivery`: group, topic, partition, base_offset,
+    last_offset, action (one of `share_findings.RETURNS`), member, client_id, ts_ms, seq; in the order of time."""
     assignments: list[Row] = field(default_factory=list)
     """what members of consumer, share and streams groups had and when: rows of `assignments.assignments`."""
     churn: list[Row] = field(default_factory=list)

@@ -551,6 +551,11 @@ def _client(event: Event, row: Row) -> None:
         row["partitions"] = [_part(*_split(name)) for name in names_in(details, "partitions")]
 
 
+def _delivery(event: Event, row: Row) -> None:
+    row["topic"], row["partition"] = _split(row.get("log") or "")
+    row["base_offset"], row["last_offset"] = number(event, "first"), number(event, "last")
+
+
 def _state(event: Event, row: Row) -> None:
     row["condition"] = text(event, "state")
 
@@ -586,6 +591,7 @@ _READERS: dict[str, Callable[[Event, Row], None]] = {
     "state": _state,
     "leader": _leader,
     "data_loss": _data_loss,
+    "delivery": _delivery,
     "connection": _connection,
     "fault": _rule,
     "fault_added": _rule,

@@ -4,25 +4,44 @@ Rules:
 1. `__share_group_state` has outcomes and counts, and no acquisitions. Why a record was redelivered is stated as far as its time shows
    it: as a member went; and one that waited for seconds before it was delivered again was not released by an application that goes on
    reading, for such a record is delivered again at once.
-2. A record that was released once and then taken is what share groups are for: a note.
+2. A journal has it: then it is certain, and the event is named.
+3. A record that was released once and then taken is what share groups are for: a note.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count, times
 from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import Finding, by_group
-from broker_sim.pipeline.phrases import at_of, when
+from broker_sim.pipeline.phrases import at_of, named, when
 
-__all__ = ["ABOUT_SHARES"]
+__all__ = ["ABOUT_SHARES", "RETURNS"]
 
 WAITED_MS = 5000
 """A record that became available and was not delivered again for so long: its consumer had hung, and no other read that partition."""
 NEAR_MS = 15_000
 """A member whose session expires is removed so long after it lost its connection, and with it its acquired records, or longer."""
+RETURNS = {
+    "expired": "the acquisition lock of {} expired",
+    "released": "{} released it",
+    "session closed": "the share session of {} was closed",
+}
+"""Why a record becomes available again: actions of the journal's events `delivery`, in words."""
+_LONGER = "Fewer records per poll, faster work, a longer lock, or RENEW."
+_ADVICE = {
+    "expired": "Its acquisition lock expired (group.share.record.lock.duration.ms): its consumer processed its records for longer,"
+    f" and its late acknowledgement is refused. {_LONGER}",
+    "released": "Its consumer released it (RELEASE), or gave it back as it was closed: it is processed twice, at least in part.",
+    "session closed": "Its consumer was closed, or lost its connection or its session, before it acknowledged: it is processed twice,"
+    " at least in part.",
+}
+"""What the reader may do, by the reason."""
+_WRITTEN_MS = 1000
+"""So long after a record has become available again that is written."""
 OFTEN = 3
 """Records that are released so often may reach the delivery limit."""
 
@@ -43,10 +62,16 @@ def _archived(facts: ReportFacts) -> Iterable[Finding]:
                     f"{group} archived {count(records, 'record')} after {times(most).replace(' times', ' deliveries')}: {example} at"
                     f" {when(first['last_ms'])}"
                 )
+                seen = {one["seq"]: one["action"] for row in some for one in _returned(facts, row)}
+                counts = Counter(seen.values()).most_common()
+                why = named(f"{times(number)} {_BRIEFLY[action]}" for action, number in counts)
                 advice = (
-                    "Its consumers may have released it, let its lock expire, or crashed on it, until group.share.delivery.count.limit:"
-                    " look at that record, and at what the consumers logged. No member gets it again,"
-                    " unless the start offset is reset."
+                    f"Their deliveries ended {why} (journal),"
+                    if seen
+                    else "Its consumers may have released it, let its lock expire, or crashed on it,"
+                ) + (
+                    " until group.share.delivery.count.limit: look at that record, and at what the consumers logged. No member gets it"
+                    " again, unless the start offset is reset."
                 )
             else:
                 words = f"{group} rejected {count(records, 'record')}: {example} at {when(first['last_ms'])}"
@@ -82,7 +107,10 @@ def _redelivered(facts: ReportFacts) -> Iterable[Finding]:
         )
         if again:
             words += f", {times(max(row['returns'] for row in again))}"
-        if slow:
+        why = _returned(facts, first)
+        if why:
+            words += _because(facts, rows, why[0])
+        elif slow:
             words += f"; it waited {duration_text(_waited(first, facts))} until its next delivery, and no member had been removed"
         elif left:
             words += f"; {'a member was removed then' if len(left) == len(rows) else 'for some of them a member was removed'}"
@@ -90,8 +118,10 @@ def _redelivered(facts: ReportFacts) -> Iterable[Finding]:
         if open_:
             words += f"; {count(sum(row['records'] or 0 for row in open_), 'record')} of them still wait at the end"
         advice = (
-            "Its acquisition lock probably expired (group.share.record.lock.duration.ms): its consumer may have processed its records"
-            " for longer, and its late acknowledgement is refused. Fewer records per poll, faster work, a longer lock, or RENEW."
+            _ADVICE[why[0]["action"]]
+            if why
+            else "Its acquisition lock probably expired (group.share.record.lock.duration.ms): its consumer may have processed its"
+            f" records for longer, and its late acknowledgement is refused. {_LONGER}"
             if slow
             else "Released by its consumer, by a closed share session, or by an expired lock: it"
             " is processed twice, at least in part."
@@ -106,8 +136,34 @@ def _redelivered(facts: ReportFacts) -> Iterable[Finding]:
             _home(facts, group),
             first["first_ms"],
             max(row["last_ms"] for row in rows),
-            "likely" if slow else "certain",
+            "likely" if slow and not why else "certain",
         )
+
+
+def _returned(facts: ReportFacts, row: Row) -> list[Row]:
+    """The events of the journal by which records of a row became available again."""
+    return [
+        one
+        for one in facts.returned
+        if (one["group"], one["topic"], one["partition"]) == (row["group"], row["topic"], row["partition"])
+        and one["base_offset"] < row["to_offset"]
+        and row["from_offset"] <= one["last_offset"]
+        and row["first_ms"] - _WRITTEN_MS <= one["ts_ms"] <= row["last_ms"] + _WRITTEN_MS
+    ]
+
+
+def _because(facts: ReportFacts, rows: list[Row], first: Row) -> str:
+    """Why the first record of these became available again, by which event, and how the others did."""
+    who = first["client_id"] or "a member"
+    words = f"; {RETURNS[first['action']].format(who)} (event {first['seq']} of the journal)"
+    seen = {one["seq"]: one["action"] for row in rows for one in _returned(facts, row)}
+    if len(seen) > 1:
+        counts = Counter(seen.values()).most_common()
+        words += f"; in all {named(f'{times(number)} {_BRIEFLY[action]}' for action, number in counts)}"
+    return words
+
+
+_BRIEFLY = {"expired": "by an expired lock", "released": "released", "session closed": "by a closed share session"}
 
 
 def _set(facts: ReportFacts) -> Iterable[Finding]:

@@ -8,7 +8,7 @@ Rules:
    state and how often it was delivered.
 2. A snapshot, which each 500th write of a partition is, repeats the updates before it: only changes count,
    offset by offset.
-3. Records that came back and were archived or acknowledged with each other are one row.
+3. Neighbours that came back within a second and as often, and were archived or acknowledged with each other, are one row.
 4. A start offset that falls, or skips unacknowledged records by a snapshot of a new state epoch, was set from outside
    (AlterShareGroupOffsets, or the group was made anew).
 5. Kafka 4.1 does not count a delivery whose session was closed, 4.4 does: there the same record comes back with the same count.
@@ -38,6 +38,9 @@ _AVAILABLE, _DONE, _ARCHIVING, _ARCHIVED = 0, 2, 3, 4
 WIDEST = 100_000
 """Offsets of one state batch that are looked at one by one: more are never in flight (group.share.partition.max.record.locks)."""
 
+TOGETHER_MS = 1000
+"""Records that came back within so long came back together: a write of the share coordinator has what is pending then."""
+
 
 @dataclass(slots=True)
 class _RecordHistory:
@@ -48,6 +51,10 @@ class _RecordHistory:
     returns: int = 1
     deliveries: int = 1
     last_ms: int = 0
+
+    def earlier(self, other: _RecordHistory) -> _RecordHistory:
+        """Of both, what began first."""
+        return min(self, other, key=lambda history: (history.first_ms, history.place))
 
 
 @dataclass(slots=True)
@@ -179,7 +186,7 @@ def _rows(
         if first is not None:
             begin, last, same = first
             if history is not None and offset == last + 1 and _same_history(history, same):
-                first = begin, offset, same
+                first = begin, offset, same.earlier(history)
                 continue
             yield {
                 **_key_of(partition), "from_offset": begin, "to_offset": last + 1, "records": last + 1 - begin, "returns": same.returns,
@@ -190,4 +197,5 @@ def _rows(
 
 
 def _same_history(history: _RecordHistory, other: _RecordHistory) -> bool:
-    return (history.returns, history.deliveries, history.first_ms) == (other.returns, other.deliveries, other.first_ms)
+    near = abs(history.first_ms - other.first_ms) < TOGETHER_MS
+    return near and (history.returns, history.deliveries) == (other.returns, other.deliveries)

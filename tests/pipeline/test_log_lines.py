@@ -285,6 +285,21 @@ def test_a_line_without_a_group_has_the_one_of_its_file(tmp_path: Path) -> None:
     assert [row["group"] for row in found] == ["billing"]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2026-03-29 10:03:11,120 - aiokafka.consumer.subscription_state - INFO - Updating subscribed topics to: frozenset({'orders'})",
+        "INFO:aiokafka.consumer.group_coordinator:Metadata for topic has changed from {} to {'orders': 2}. ",
+        "[INFO] immediate metadata update triggered; why: client initialization",
+        "[main] INFO org.apache.kafka.common.utils.AppInfoParser - Kafka version: 4.1.0",
+        '{"level":"INFO","timestamp":"2026-03-29T10:03:11.120Z","logger":"kafkajs","message":"[Consumer] Starting","groupId":"b"}',
+        "%6|1774778591.120|GROUPING|rd-1#consumer-1| [thrd:main]: nothing of note",
+    ],
+)
+def test_a_log_that_says_nothing_of_note_has_been_read(tmp_path: Path, line: str) -> None:
+    assert rows(tmp_path, "client", line) == []
+
+
 def test_named_files_that_are_no_logs_are_reported(tmp_path: Path) -> None:
     (tmp_path / "x.log").write_bytes(b"\x00\x01\x02")
     (tmp_path / "empty.log").write_bytes(b"")
@@ -292,7 +307,7 @@ def test_named_files_that_are_no_logs_are_reported(tmp_path: Path) -> None:
     found = {one.path.rpartition("/")[2]: list(rows_of(one)) for one in find([str(tmp_path / "*.log")], "broker")}
     assert [row["detail"] for row in found["x.log"]] == ["it is no text"]
     assert found["empty.log"] == []
-    assert "no line of it says anything" in found["other.log"][0]["detail"]
+    assert found["other.log"][0]["detail"] == "no line of it is a log line of a known layout"
     in_folder = {one.path.rpartition("/")[2]: list(rows_of(one)) for one in find([str(tmp_path)], "broker")}
     assert in_folder["other.log"] == [], "a folder has logs of other matters, too"
     with pytest.raises(UsageError, match="there is no such file"):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker_sim import Cluster
 from broker_sim.cli.main import main
 from broker_sim.pipeline.segments import Skipped
 from broker_sim.pipeline.share_findings import ABOUT_SHARES
@@ -32,6 +34,10 @@ from kafka_wire.share_state_log import (
 from tests.pipeline import facts as made
 from tests.pipeline.facts import Row, row
 from tests.pipeline.offsets import T0
+from tests.shares.harness import Member, configure, produce
+from tests.support.wire import Wire
+
+ACCEPT, RELEASE = 1, 2
 
 TOPIC = bytes(range(16))
 AVAILABLE, ACKNOWLEDGED, ARCHIVING, ARCHIVED = 0, 2, 3, 4
@@ -98,6 +104,15 @@ def test_records_that_come_back_together_are_a_row_and_part_where_their_stories_
         (13, 20, 1, 2, "acknowledged", 0, 1000),
         (12, 13, 2, 3, "acknowledged", 0, 1500),
     ]
+
+
+def test_neighbours_that_come_back_some_ms_apart_are_a_row(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    for offset in range(3):
+        log.update(7 * offset, 0, (offset, offset, AVAILABLE, 1))
+    log.update(1500, 0, (3, 3, AVAILABLE, 1))
+    log.update(2000, 4, (0, 3, ACKNOWLEDGED, 2))
+    assert log.rows() == [(0, 3, 1, 2, "acknowledged", 0, 2000), (3, 4, 1, 2, "acknowledged", 1500, 2000)]
 
 
 def test_a_snapshot_adds_only_what_is_new_in_it(tmp_path: Path) -> None:
@@ -191,6 +206,40 @@ def test_a_record_that_waited_without_a_departure_had_an_expired_lock() -> None:
     assert "a member was removed then" in text
 
 
+def test_a_journal_says_why_a_record_came_back() -> None:
+    event = {
+        "group": "jobs",
+        "topic": "orders",
+        "partition": 0,
+        "base_offset": 5,
+        "last_offset": 9,
+        "client_id": "app-1",
+    }
+    expired = {**event, "action": "expired", "ts_ms": T0 - 5, "seq": 123}
+    released = {**event, "action": "released", "ts_ms": T0 + 9000, "seq": 150}
+    elsewhere = [{**expired, "partition": 1}, {**expired, "base_offset": 8}, {**expired, "ts_ms": T0 - 5000}]
+    rows = [delivery(0, 11_000), delivery(9000, 9500, "archived", from_offset=9, to_offset=10)]
+    archived, redelivered = (
+        one
+        for tell in ABOUT_SHARES
+        for one in tell(made.facts(deliveries=rows, returned=[*elsewhere, expired, released]))
+    )
+    assert (redelivered.severity, redelivered.certainty) == ("warn", "certain")
+    assert (
+        "; the acquisition lock of app-1 expired (event 123 of the journal); in all once by an expired"
+        in redelivered.text
+    )
+    assert redelivered.advice.startswith(
+        "Its acquisition lock expired (group.share.record.lock.duration.ms): its consumer proc"
+    )
+    assert archived.advice.startswith(
+        "Their deliveries ended once released (journal), until group.share.delivery.count.limit"
+    )
+    (unknown,) = (one for tell in ABOUT_SHARES for one in tell(made.facts(deliveries=rows[:1], returned=elsewhere)))
+    assert (unknown.severity, unknown.certainty) == ("warn", "likely")
+    assert "probably expired" in unknown.advice
+
+
 def test_given_up_rejected_and_set_from_outside() -> None:
     found = told(
         delivery(0, 2000, "archived", returns=4, deliveries=5),
@@ -237,6 +286,33 @@ def run(copied: Path, out: Path, *how: str) -> dict[str, Any]:
     )
     found: dict[str, Any] = json.loads((out / "findings.json").read_text())
     return found
+
+
+async def test_a_simulator_s_journal_makes_the_reason_certain(tmp_path: Path) -> None:
+    config = {"group.share.assignment.interval.ms": 0, "group.share.min.record.lock.duration.ms": 1000}
+    data, journal = tmp_path / "data", tmp_path / "journal"
+    async with Cluster(
+        topics={"orders": 1}, as_version="4.4", clock="manual", config=config, data_dir=data, journal=journal
+    ) as kafka:
+        wire = await Wire.connect(kafka.bootstrap, client_id="app-1")
+        member = Member(wire, kafka.state.topics["orders"].topic_id)
+        await member.find()
+        await configure(wire, share_auto_offset_reset="earliest", share_record_lock_duration_ms=3000)
+        await member.join()
+        await produce(wire, 4)
+        assert await member.acquired() == [(0, 3, 1)]
+        assert (await member.acknowledge((2, 2, [RELEASE]))).error_code == 0
+        await kafka.time.advance("10s")
+        assert await member.acquired() == [(0, 3, 2)]
+        assert (await member.acknowledge((0, 3, [ACCEPT]))).error_code == 0
+        await wire.close()
+    (found,) = (
+        one
+        for one in run(data, tmp_path / "out", "--journal", str(journal))["findings"]
+        if one["kind"] == "redelivered"
+    )
+    assert (found["severity"], found["certainty"]) == ("warn", "certain")
+    assert re.search(r"; app-1 released it \(event \d+ of the journal\); in all 3 times", found["text"])
 
 
 @pytest.mark.slow

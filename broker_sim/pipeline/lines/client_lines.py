@@ -1,17 +1,19 @@
-"""Lines of consumers: Java's (2.x to 4.4, classic and KIP-848), librdkafka's, aiokafka's, kafka-python's; and of applications that log
+"""Lines of consumers: Java's (2.x to 4.4, classic and KIP-848), librdkafka's, aiokafka's, kafka-python's, kafkajs' (as its default
+logger writes them, JSON, which `reading` makes plain); and of applications that log
 what a client's call raised, where they name the error as librdkafka's bindings and the Python clients do. Of any client, also
 franz-go's: that it could not authenticate, that its TLS handshake failed, that its transactional producer was fenced.
 
 Sources: ConsumerCoordinator.java, AbstractCoordinator.java, CommitRequestManager.java, AbstractHeartbeatRequestManager.java,
 SubscriptionState.java, NetworkClient.java, TransactionManager.java; rdkafka_cgrp.c, rdkafka_request.c, rdkafka_broker.c,
-rdkafka_idempotence.c; aiokafka's group_coordinator.py, fetcher.py and client.py; franz-go's broker.go.
+rdkafka_idempotence.c; aiokafka's group_coordinator.py, fetcher.py and client.py; franz-go's broker.go; kafkajs' runner.js,
+consumerGroup.js, consumer/index.js, connection.js, and lines of it beside Kafka 4.1.
 """
 
 from __future__ import annotations
 
 from broker_sim.pipeline.lines.line_patterns import LinePatterns, form
 
-__all__ = ["CLIENT", "JAVA", "KINDS", "OF_NO_GROUP", "RDKAFKA"]
+__all__ = ["CLIENT", "JAVA", "KAFKAJS", "KINDS", "OF_NO_GROUP", "RDKAFKA"]
 
 JAVA = (
     r"\[(?:Consumer|Producer|AdminClient) (?:instanceId=(?P<instance>[^,\]]+), )?clientId=(?P<client_id>[^,\]]*)(?:,"
@@ -20,6 +22,12 @@ JAVA = (
 """Whose line it is: Java's way."""
 RDKAFKA = r"\|(?P<client_id>[^|#]*)#(?:consumer|producer)-\d+\|"
 """And librdkafka's."""
+
+KAFKAJS = (
+    r"\[kafkajs (?:clientId=(?P<client_id>.*?)(?:, |(?=\])))?(?:groupId=(?P<group>.*?)(?:, |(?=\])))?"
+    r"(?:memberId=(?P<member>.*?)(?:, |(?=\])))?(?:broker=|topic=|partition=|\])"
+)
+"""And kafkajs'."""
 
 _TP = r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)"
 
@@ -42,6 +50,7 @@ KINDS = {
     "authentication failed": "the client did not authenticate; `address` is the broker's",
     "handshake failed": "its TLS handshake failed",
     "producer fenced": "a transactional producer was fenced, or its producer id is unknown; `member` is its transactional id",
+    "crashed": "the consumer stopped with an error (kafkajs)",
 }
 """Each kind of client's line, and its meaning."""
 
@@ -50,7 +59,67 @@ _AFTER = r"(?: \(after \d+ms in state \w+.*)?$"
 _FENCED = ("ProducerFenced", "InvalidProducerEpoch", "InvalidPidMapping", "InvalidProducerIdMapping")
 _FENCED_CODES = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING")
 
+
+def _answered(detail: str, apis: str = r"\w+") -> str:
+    """kafkajs: an answer to one of these APIs with that error."""
+    return rf"\[Connection\] Response (?:{apis})\(key: \d+, version: \d+\) error=(?P<detail>{detail})"
+
+
+_KAFKAJS_CONNECTIONS = [
+    form(
+        "authentication failed",
+        r"broker=(?P<address>[^,\]]+)\] " + _answered(".*$", "SaslHandshake|SaslAuthenticate"),
+        "[Connection] Response Sasl",
+    ),
+    form(
+        "handshake failed",
+        r"broker=(?P<address>[^,\]]+)\] \[Connection\] Connection error: (?P<detail>.*(?:certificate|SSL|TLS|EPROTO).*)$",
+        "[Connection] Connection error: ",
+    ),
+    form(
+        "producer fenced",
+        _answered(
+            "(?:Producer attempted an operation with an old epoch"
+            "|The producer attempted to use a producer id which is not currently assigned).*$"
+        ),
+        "[Connection] Response ",
+        "roducer attempted ",
+    ),
+]
+_KAFKAJS_GROUPS = [
+    form(
+        "session lost",
+        r"\[Runner\] (?P<detail>The coordinator is not aware of this member), re-joining",
+        "The coordinator is not aware of this member, re-joining",
+    ),
+    form(
+        "rejoins",
+        r"\[Runner\] The group is rebalancing, re-joining(?: error=(?P<detail>.*))?$",
+        "[Runner] The group is rebalancing, re-joining",
+    ),
+    form("synced", r"\[ConsumerGroup\] Consumer has joined the group", "[ConsumerGroup] Consumer has joined the group"),
+    form(
+        "coordinator lost",
+        _answered("This is not the correct coordinator for this group"),
+        "[Connection] Response ",
+        "This is not the correct coordinator",
+    ),
+    form(
+        "commit failed",
+        _answered(".*$", "OffsetCommit|TxnOffsetCommit"),
+        "[Connection] Response ",
+        "OffsetCommit",
+    ),
+    form(
+        "out of range",
+        r"topic=(?P<topic>[^,\]]+), partition=(?P<partition>\d+)\] \[\w+\] (?P<detail>Offset out of range), resetting to default",
+        "Offset out of range, resetting to default offset",
+    ),
+    form("crashed", r"\[Consumer\] Crash: (?P<detail>.*)$", "[Consumer] Crash: "),
+]
+
 _OF_ANY_CLIENT = [
+    *_KAFKAJS_CONNECTIONS,
     form(
         "handshake failed",
         r"Connection to node (?P<node>-?\d+) \((?:[^)/]*/)?(?P<address>[^)]*)\) failed authentication due to: (?P<detail>SSL"
@@ -124,6 +193,7 @@ OF_NO_GROUP = frozenset(form.what for form in _OF_ANY_CLIENT)
 CLIENT = LinePatterns(
     [
         *_OF_ANY_CLIENT,
+        *_KAFKAJS_GROUPS,
         form(
             "commit failed",
             rf"Offset commit failed on partition {_TP} at offset (?P<offset>\d+): (?P<detail>.*?)(?: \([\w.$]+\))?$",

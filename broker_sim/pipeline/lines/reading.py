@@ -3,11 +3,11 @@
     for row in rows_of(LineFile("server.log", "broker")): ...
 
 Rules:
-1. A file that was named and can't be read, is not text, or has no known line is reported. In a folder those
+1. A file that was named and can't be read, is not text, or has no line of a log's layout is reported. In a folder those
    with names of logs are taken (`server.log`, `server.log.2026-03-29-10`, `x.log.gz`, `kafka.out`), and such as say nothing of groups
    are no matter; Kafka's segments, called `.log` too, are passed over. An empty file has been read.
 2. A line that says nothing known is no row. One that says something and has no moment has none in its row.
-3. A line that is a JSON object is read as the moment, level and message in it.
+3. A line that is a JSON object is read as the moment, level and message in it; of kafkajs also whose line it is.
 4. Bytes that are no UTF-8 are replaced; a line is cut at 64 KiB.
 """
 
@@ -19,6 +19,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from broker_sim.common.text import UsageError, first_words
@@ -36,9 +37,10 @@ _BLOCK = 1 << 20
 _ASIDE = ("instance",)
 _ISR_MIN = re.compile(r"insufficient to satisfy the min\.isr requirement of (\d+) for partition (\S+?),? ?")
 _TRACE = re.compile(r"^\s*(?:Caused by: )?([\w.$]+(?:Exception|Error)): ?(.*)")
+_MEMBER_ID = re.compile(r".+-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NODE = re.compile(broker_lines.NODE)
 _PLACE = re.compile(broker_lines.PLACE)
-_CLIENTS = tuple(re.compile(pattern) for pattern in (client_lines.JAVA, client_lines.RDKAFKA))
+_CLIENTS = tuple(re.compile(pattern) for pattern in (client_lines.JAVA, client_lines.RDKAFKA, client_lines.KAFKAJS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,23 @@ def rows_of(file: LineFile) -> Iterator[dict[str, Any]]:
     except (OSError, EOFError, UsageError, _NotText) as error:
         yield _unread(file, str(error) if isinstance(error, UsageError | _NotText) else f"it can't be read: {error}")
         return
-    if not rows_read and file.named and file.size:
-        yield _unread(file, f"no line of it says anything that a {file.source}'s log is known to say")
+    if not rows_read and file.named and file.size and not _is_log(file):
+        yield _unread(file, "no line of it is a log line of a known layout")
+
+
+_LAYOUT = re.compile(
+    r"\[?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|SEVERE)(?:\] |:\s?\S)"
+    r"|\[[^\]]+\] (?:TRACE|DEBUG|INFO|WARN|ERROR) [\w.$]+ - "
+)
+"""Layouts without a moment: Python's logging by default, franz-go's basic logger, slf4j-simple's."""
+_LOOKED_AT = 1000
+"""So many lines of a file show its layout."""
+
+
+def _is_log(file: LineFile) -> bool:
+    """Whether any line is one of a log, whatever it says."""
+    lines = (line for _, line in islice(_lines(file), _LOOKED_AT))
+    return any(stamp(line) is not None or _LAYOUT.match(line) is not None for line in lines)
 
 
 def _unread(file: LineFile, why: str) -> dict[str, Any]:
@@ -162,7 +179,21 @@ def _plain(line: str) -> str:
         moment = f"{moment / 1000 if moment >= 1e11 else moment:.3f}"
     level = str(fields.get("level") or fields.get("levelname") or "").upper()
     beside = [f"{name}={fields[name]}" for name in _BESIDE if isinstance(fields.get(name), str)]
-    return " ".join(word for word in (moment, level, message.strip(), *beside) if word).replace("\n", " ")
+    whose = _of_kafkajs(fields) if fields.get("logger") == "kafkajs" else ""
+    return " ".join(word for word in (moment, level, whose, message.strip(), *beside) if word).replace("\n", " ")
+
+
+_KAFKAJS = ("clientId", "groupId", "memberId", "broker", "topic", "partition")
+"""Keys of kafkajs' lines, in the order of `client_lines.KAFKAJS`."""
+
+
+def _of_kafkajs(fields: dict[str, Any]) -> str:
+    """``[kafkajs clientId=app-1, groupId=billing]``. A member id is the client id, a hyphen and a UUID."""
+    member = fields.get("memberId")
+    if "clientId" not in fields and isinstance(member, str) and _MEMBER_ID.fullmatch(member):
+        fields = {**fields, "clientId": member[:-37]}
+    known = [f"{name}={fields[name]}" for name in _KAFKAJS if isinstance(fields.get(name), str | int)]
+    return f"[kafkajs {', '.join(known)}]"
 
 
 def _row(number: int, line: str, at: Stamp | None, what: str, columns: dict[str, Any]) -> dict[str, Any]:
@@ -260,7 +291,10 @@ def _client_rows(file: LineFile) -> Iterator[dict[str, Any]]:
             groups.setdefault(who.get("client_id"), {})[named] = None
         rows.append(_row(number, line, at, what, {**who, **{k: v for k, v in columns.items() if v is not None}}))
     every = list(dict.fromkeys(group for known in groups.values() for group in known))
+    clients = {row["client_id"] for row in rows if "client_id" in row}
     for row in rows:
+        if "client_id" not in row and len(clients) == 1 and "[kafkajs " in row["text"]:
+            row["client_id"] = next(iter(clients))
         if "group" not in row and row["what"] not in client_lines.OF_NO_GROUP:
             mine = list(groups.get(row.get("client_id"), ())) or every
             if len(mine) == 1:

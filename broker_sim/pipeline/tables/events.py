@@ -176,7 +176,8 @@ EVENTS = TableSchema(
         ColumnSpec(
             "action",
             STRING,
-            "opened, closed, set, healed, down, started ..; of `data_loss` tail or head; of an answer what became of it where it did"
+            "opened, closed, set, healed, down, started ..; of `data_loss` tail or head; of `delivery` acquired, released, ..;"
+            " of an answer what became of it where it did"
             " not go out whole",
             _LINE,
         ),
@@ -226,8 +227,12 @@ EVENTS = TableSchema(
         ColumnSpec("condition", STRING, "state of a log partition: `stuck`, `loading` ..", "state"),
         ColumnSpec("kinds", ArrayOf(STRING), "kinds of the appended records: offsets, group, tombstone", _APPEND),
         ColumnSpec("records", LONG, "how many were appended, or read by a load", "append, load"),
-        ColumnSpec("base_offset", LONG, "of the first record; -1 where nothing was written", "append, data_loss"),
-        ColumnSpec("last_offset", LONG, "of the last record; -1 where nothing was written", "append, data_loss"),
+        ColumnSpec(
+            "base_offset", LONG, "of the first record; -1 where nothing was written", "append, data_loss, delivery"
+        ),
+        ColumnSpec(
+            "last_offset", LONG, "of the last record; -1 where nothing was written", "append, data_loss, delivery"
+        ),
         ColumnSpec("high_watermark", LONG, "of the partition after it", "append, committed"),
         ColumnSpec("epoch", INT, "leader epoch", "leader"),
         ColumnSpec("reports", STRING, "what a scenario's client reported: read, committed, assigned ..", "client"),
