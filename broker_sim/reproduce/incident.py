@@ -279,7 +279,7 @@ def _why_not(findings: list[Finding]) -> str:
 
 @dataclass(frozen=True)
 class Recurrence:
-    """``again``: the finding in the simulated log, with the same cause; None where there is none. ``cause``: that of the log.
+    """``again``: the finding in the simulated log, with the same cause, else None. ``cause``: that of the log.
     ``other``: a finding of the same kind with another cause, or at another time, and that cause."""
 
     again: Finding | None

@@ -196,8 +196,8 @@ def _links(finding: Finding) -> str:
 
 
 def _about(facts: ReportFacts, finding: Finding) -> list[str]:
-    """The groups that a finding concerns: its own; of an offsets partition all that are stored in it; of a transaction those whose offsets
-    are in it. A search for one of them finds it."""
+    """The groups that a finding concerns: its own; of an offsets partition all that are stored in it; of a transaction those that have
+    offsets in it. A search for one of them finds it."""
     groups = dict.fromkeys([finding.group] if finding.group is not None else ())
     if finding.log_partition is not None and finding.kind in _OF_PARTITIONS:
         groups |= dict.fromkeys(facts.neighbours.get(finding.log_partition, ()))
