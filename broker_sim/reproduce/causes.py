@@ -1,5 +1,5 @@
-"""The cause of a finding, from the acts of a timeline: what happened, to whom, and where. The same code reads that of the log and that of
-the simulation, so that "the same finding" means the same cause, and not only the same kind.
+"""The cause of a finding, from the acts of a timeline: what happened, to whom, and where. The same code reads that of the log and
+that of the simulation, so that "the same finding" means the same cause, and not only the same kind.
 
     cause_of(finding, timeline)     Cause("crash", {"app-2"}, set()); None where no act of the timeline explains the finding
 """
@@ -22,6 +22,13 @@ ABOUT_OFFSETS = ("regression", "reset", "deleted offsets")
 ABOUT_DELIVERIES = ("archived", "redelivered")
 ABOUT_SERIES = ("storm", "frequent rebalances", "poison", "slow rebalance")
 _ENDS = ("crash", "hang", "leave", "freeze", "not_revoked")
+_OF_KIND = {
+    "session expired": ("crash", "freeze"),
+    "poll timeout": ("hang",),
+    "bounce": ("crash",),
+    "rebalance timeout": ("not_revoked",),
+}
+"""The acts that a kind of finding is about, if there are some."""
 _COMMITS = ("commit", "delete_offsets", "delete_group", "expire")
 SLACK_MS = 1500
 """A finding's time is that of a record, or of a period; an act's is up to so much later."""
@@ -39,10 +46,12 @@ class Cause:
     who: frozenset[str] = frozenset()
     where: frozenset[str] = frozenset()
 
-    def same_as(self, other: Cause) -> bool:
-        """Whether what happened is the same, to at least half of the clients, in at least half of the partitions. A removal whose cause the
-        log does not have is the same as any other one."""
+    def same_as(self, other: Cause, *, less_known: bool = False) -> bool:
+        """Whether what happened is the same, to at least half of the clients, in at least half of the partitions. A removal whose
+        cause the log does not have is the same as any other one. ``less_known``: the other one is from a log without lines of
+        clients, which does not distinguish a client that hangs from one that has crashed."""
         unknown = REMOVED in (self.what, other.what) and {self.what, other.what} <= {REMOVED, SESSION, LEFT}
+        unknown |= less_known and {self.what, other.what} <= {"hang", "crash", "leave"}
         return (self.what == other.what or unknown) and _agree(self.who, other.who) and _agree(self.where, other.where)
 
     def text(self) -> str:
@@ -64,7 +73,9 @@ def cause_of(finding: Finding, timeline: GroupTimeline) -> Cause | None:
     at_ms = finding.at_ms if finding.at_ms is not None else timeline.to_ms
     until_ms = finding.to_ms if finding.to_ms is not None else at_ms
     if finding.kind in ABOUT_MEMBERS:
-        return _of_end(_latest(timeline.acts, _ENDS, at_ms))
+        kinds = _OF_KIND.get(finding.kind, ())
+        preferred = [act for act in timeline.acts if act.kind in kinds]
+        return _of_end(_latest(preferred or timeline.acts, _ENDS, at_ms))
     if finding.kind in ABOUT_OFFSETS:
         act = _nearest(timeline.acts, _COMMITS, at_ms)
         return None if act is None else Cause(f"{act.kind}{'' if act.who else ' from outside'}", where=_logs(act))
@@ -75,14 +86,17 @@ def cause_of(finding: Finding, timeline: GroupTimeline) -> Cause | None:
         archived = finding.kind == "archived"
         acts = [act for act in timeline.acts if act.kind == "delivery" and act.cause.startswith("archived") == archived]
         act = _nearest(acts, ("delivery",), at_ms)
-        return None if act is None else Cause(act.cause, where=_logs(act))
+        if act is None:
+            return None
+        same = [one for one in acts if one.cause == act.cause and one.at_ms <= max(until_ms, act.at_ms) + SLACK_MS]
+        return Cause(act.cause, where=frozenset[str]().union(*map(_logs, same)))
     if finding.kind == "not ready":
         act = _nearest(timeline.acts, ("not_ready",), at_ms)
         return None if act is None else Cause("topology without its topics")
     if finding.kind in ABOUT_SERIES:
         return _of_series(timeline, at_ms, until_ms)
-    if finding.kind == "stuck" and finding.log_partition is not None:
-        return Cause("appends are not committed", where=frozenset([f"__consumer_offsets-{finding.log_partition}"]))
+    if finding.kind == "stuck":  # its number depends on how many offsets partitions there are
+        return Cause("appends are not committed", where=frozenset([f"the offsets partition of {timeline.group}"]))
     if finding.kind == "coordinator moved":
         return Cause("the leader of the offsets partition changed")
     return None

@@ -1,7 +1,7 @@
 """The verb ``broker-sim reproduce``.
 
-Exit codes: 0 the same finding happens again, with the same cause; 1 it can't be reproduced, with the reason, and nothing was written; 2 an
-invalid argument, no input; 3 something else happened in the simulation; 130 interrupted.
+Exit codes: 0 the same finding happens again, with the same cause; 1 it can't be reproduced, with the reason, and nothing was
+written; 2 an invalid argument, no input; 3 something else happened in the simulation; 130 interrupted.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 Rules:
 1. A record of an epoch has the moment at which a member joined or was removed. A leave and an expired session write the same tombstone.
-   Which one it was follows, in this order, from a revocation that lasted for the member's rebalance timeout, from a later return with the
-   same member id (only a fenced member does that: a new process has a new id), and from the silence of its commits. Where none
+   Which one it was follows, in this order, from a revocation that lasted for the member's rebalance timeout, from a later return
+   with the same member id (only a fenced member does that: a new process has a new id), and from the silence of its commits. Where none
    of them shows it, a leave is played, and the page says that it is not certain.
-2. The session timeout is a setting of the brokers (or of the group), which the log does not have. It is Kafka's default, or the time since
-   the last record of the removed member if that is shorter.
+2. The session timeout is a setting of the brokers (or of the group), which the log does not have. It is Kafka's default, or the time
+   since the last record of the removed member if that is shorter.
 3. A journal, where it is read, has the cause itself.
 """
 
@@ -28,6 +28,7 @@ from broker_sim.reproduce.group_timeline import (
     GroupTimeline,
     ScenarioMember,
     read_topics,
+    rhythm_of,
 )
 from broker_sim.reproduce.share_acts import add_deliveries
 
@@ -40,6 +41,8 @@ SESSION_MS, LEAST_SESSION_MS = 45_000, 1000
 """Kafka's default of group.*.session.timeout.ms, and the shortest one that is played."""
 START_MS = 300
 """A client's process starts so long before its first heartbeat."""
+SILENT_MS = 3000
+"""A member that had not committed for longer did not leave: a consumer commits as it closes."""
 REVOKED_SHARE = 0.9
 """A revocation that lasted for so much of the rebalance timeout ended with it."""
 _OF_JOURNAL = {"session timeout": SESSION, "rebalance timeout": NOT_REVOKED, "leave": LEFT}
@@ -68,6 +71,7 @@ def read_epochs(evidence: Evidence, group: str, kind: str, from_ms: int, to_ms: 
     timeline.begin = earlier[-1] if earlier else None
     timeline.records = records[len(earlier) :]
     _read_commits(timeline, evidence)
+    timeline.rhythm_ms = rhythm_of(timeline.commits)
     _read_topics(timeline, evidence, members)
     _EpochReader(timeline, members, rows[len(earlier) :], rows).read()
     if kind == "share":
@@ -85,8 +89,15 @@ class _MemberRecords:
         self.about: dict[str, dict[str, Any]] = {}
         self.heard: dict[str, list[int]] = {}
         self.topology: dict[str, Any] = {}
+        self.assigned: dict[str, list[tuple[int, set[tuple[str, int]]]]] = {}
+        self.names = {
+            row["topic_id"]: row["topic"] for row in evidence.of_group("offset_log", group) if row["topic_id"]
+        }
+        """Topic id -> name, as far as commits have both."""
         self.indexes: set[int] = set()
         """Numbers of assigned partitions."""
+        self.released = [row["first_ms"] for row in evidence.of_group("share_deliveries", group) if row["returns"]]
+        """When records of a share group became available again."""
         rows = sorted(evidence.of_group("offset_log", group), key=lambda row: (row["log_partition"], row["log_offset"]))
         for row in rows:
             if row["detail"] is None:
@@ -100,6 +111,9 @@ class _MemberRecords:
                 self.about[row["member"]] = detail
             if str(row["record_type"]).endswith(("MemberMetadata", "CurrentMemberAssignment")):
                 self.heard.setdefault(row["member"], []).append(row["record_ts_ms"] or 0)
+            if "assignedPartitions" in detail:
+                pairs = {(topic["topicId"], i) for topic in detail["assignedPartitions"] for i in topic["partitions"]}
+                self.assigned.setdefault(row["member"], []).append((row["record_ts_ms"] or 0, pairs))
             for topic in detail.get("topicPartitions") or ():
                 self.indexes |= set(topic["partitions"])
 
@@ -113,6 +127,12 @@ class _MemberRecords:
             about.get("rebalanceTimeoutMs") or 300_000,
             (),
         )
+
+    def assigned_at(self, member_id: str, at_ms: int, topics: list[str]) -> set[tuple[str, int]]:
+        """The partitions that a member had last before a moment, by name. ``topics``: all of the group."""
+        held = [pairs for since_ms, pairs in self.assigned.get(member_id, ()) if since_ms < at_ms and pairs]
+        only = topics[0] if len(topics) == 1 else None
+        return {(self.names.get(topic_id) or only or topic_id, index) for topic_id, index in (held[-1] if held else ())}
 
     def last_heard(self, member_id: str, before_ms: int) -> int | None:
         return max((at_ms for at_ms in self.heard.get(member_id, ()) if at_ms < before_ms), default=None)
@@ -276,7 +296,11 @@ class _EpochReader:
         if cause != SESSION:
             self._act(at_ms, "leave", name, why, cause=cause, is_certain=is_certain)
             return
-        last = self.members.last_heard(entry.member_id, at_ms)
+        committed = self._silent_ms(entry, at_ms)
+        heard = self.members.last_heard(entry.member_id, at_ms)
+        if committed is not None:
+            heard = max(heard or 0, at_ms - committed)
+        last = self._released(at_ms) or heard
         silent = at_ms - (last if last is not None else at_ms - SESSION_MS)
         session = max(min(SESSION_MS, silent), LEAST_SESSION_MS)
         member = next(one for one in self.timeline.members if one.name == name)
@@ -309,25 +333,35 @@ class _EpochReader:
                 limit = duration_text(entry.rebalance_ms)
                 return NOT_REVOKED, f"it did not confirm a revocation within its rebalance timeout, {limit}", True
         if back:
-            return SESSION, "it came back with the same member id: it had been fenced", True
+            why = "it came back with the same member id: its session had expired, or its max.poll.interval.ms"
+            return SESSION, why, False
+        released = self._released(at_ms)
+        if released is not None:
+            ago = duration_text(at_ms - released)
+            return (
+                SESSION,
+                f"records became available again {ago} before it was removed: its connection had ended",
+                False,
+            )
         silent = self._silent_ms(entry, at_ms)
         if silent is None:
             return REMOVED, "it left, or its session expired: the log does not show which", False
         silence = f"no commit for {duration_text(silent)} before it was removed"
-        if silent >= SESSION_MS * 0.9:
-            return SESSION, f"{silence}: its session expired", True
+        if silent > max(2 * self.timeline.rhythm_ms, SILENT_MS):
+            return SESSION, f"{silence}: its session expired", silent >= SESSION_MS * REVOKED_SHARE
         return LEFT, f"{silence}: it left", True
 
+    def _released(self, at_ms: int) -> int | None:
+        """When records became available again before a removal, where that was once within the time of a session."""
+        times = {ms // 1000: ms for ms in self.members.released if at_ms - SESSION_MS - 2000 <= ms <= at_ms - 3000}
+        return next(iter(times.values())) if len(times) == 1 else None
+
     def _silent_ms(self, entry: GenerationMember, at_ms: int) -> int | None:
-        """How long nothing was committed of the member's topics' partitions that began again after its removal; None if unknown."""
-        commits = [commit for commit in self.timeline.commits if commit.at_ms < at_ms]
-        if not commits or self.timeline.protocol != "consumer":
-            return None
-        alone = len(self.now) == 0
-        last: dict[tuple[str, int], int] = {}
-        for commit in commits:
-            last[commit.log] = max(last.get(commit.log, 0), commit.at_ms)
-        return at_ms - (max(last.values()) if alone else min(last.values()))
+        """How long the member's partitions had not been committed when it was removed; None if unknown: a member commits as it
+        leaves."""
+        mine = self.members.assigned_at(entry.member_id, at_ms, sorted(self.timeline.partitions))
+        last = [commit.at_ms for commit in self.timeline.commits if commit.log in mine and commit.at_ms < at_ms]
+        return at_ms - max(last) if last and self.timeline.protocol == "consumer" else None
 
     def _act(self, at_ms: int, kind: str, who: str, why: str, **more: Any) -> None:
         self.timeline.acts.append(Act(max(at_ms, self.timeline.from_ms), kind, who, why=why, **more))

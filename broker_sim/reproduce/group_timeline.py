@@ -33,6 +33,7 @@ __all__ = [
     "ScenarioMember",
     "read_timeline",
     "read_topics",
+    "rhythm_of",
 ]
 
 LONG_MS = 5000
@@ -125,8 +126,8 @@ class Act:
 
 @dataclass
 class GroupTimeline:
-    """``before``: offsets that stood at ``from_ms``; ``ends``: where the logs ended then, as far as that is known; ``protocol``: the kind
-    of group, or `transaction`; ``config``: settings of the brokers; ``missing``: topics that do not exist at ``from_ms``."""
+    """``before``: offsets that stood at ``from_ms``; ``ends``: where the logs ended then, as far as that is known; ``protocol``: the
+    kind of group, or `transaction`; ``config``: settings of the brokers; ``missing``: topics that do not exist at ``from_ms``."""
 
     group: str
     from_ms: int
@@ -165,7 +166,7 @@ def read_timeline(evidence: Evidence, group: str, from_ms: int, to_ms: int) -> G
         elif commit.at_ms < begin:
             timeline.before.pop(commit.log, None)
     read_topics(timeline, evidence)
-    timeline.rhythm_ms = _rhythm(timeline.commits)
+    timeline.rhythm_ms = rhythm_of(timeline.commits)
     known = [record for record in records if record.at_ms <= begin]
     timeline.begin = known[-1] if known else None
     timeline.records = [record for record in timeline.records if record.at_ms > begin]
@@ -258,7 +259,7 @@ def read_topics(timeline: GroupTimeline, evidence: Evidence) -> None:
         )
 
 
-def _rhythm(commits: Iterable[Commit]) -> int:
+def rhythm_of(commits: Iterable[Commit]) -> int:
     """How often a partition is committed, as a rule."""
     of_log: dict[Log, list[int]] = defaultdict(list)
     for commit in commits:
@@ -415,7 +416,7 @@ class _TimelineReader:
         return last not in ("crash", "leave")
 
     def _act(
-        self, at_ms: int, kind: str, who: str, why: str, *, is_certain: bool = True, for_ms: int = 0, **more: bool
+        self, at_ms: int, kind: str, who: str, why: str, *, is_certain: bool = True, for_ms: int = 0, **more: Any
     ) -> None:
         self.timeline.acts.append(
             Act(max(at_ms, self.timeline.from_ms), kind, who, for_ms, (), why, is_certain, **more)

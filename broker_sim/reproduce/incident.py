@@ -17,13 +17,13 @@ from broker_sim.common.text import clock, unknown
 from broker_sim.explain.phrases import count
 from broker_sim.pipeline.finding import Finding
 from broker_sim.reproduce.causes import Cause, cause_of
-from broker_sim.reproduce.epoch_timeline import EPOCH_KINDS, SESSION
+from broker_sim.reproduce.epoch_timeline import EPOCH_KINDS, SESSION, kinds_of
 from broker_sim.reproduce.evidence import Evidence
 from broker_sim.reproduce.group_timeline import GroupTimeline
 from broker_sim.reproduce.timelines import NotReproducible, timeline_of
 from broker_sim.reproduce.transaction_timeline import row_of, unplayable
 
-__all__ = ["NotReproducible", "Recurrence", "SelectedIncident", "choose", "recurs", "seen"]
+__all__ = ["OF_COMMITS", "NotReproducible", "Recurrence", "SelectedIncident", "choose", "recurs", "seen"]
 
 PLAYABLE = (
     *(
@@ -60,6 +60,9 @@ AFTER_S, BEFORE_S, MOST_S = 90, 30, 900
 
 _EARLIER = ("deleted offsets", "departed", "session expired", "poll timeout", "regression", "reset")
 """Their cause may have happened before the finding begins."""
+
+OF_COMMITS = ("regression", "reset", "stalled", "deleted offsets", "poison")
+"""Findings about committed offsets: the members of groups with epochs that a scenario has do not commit."""
 
 SAME = {
     "storm": ("frequent rebalances",),
@@ -147,16 +150,17 @@ def _bounced(evidence: Evidence, group: str) -> int | None:
 
 
 def choose(whole: Evidence, group: str | None, at_ms: int | None) -> tuple[str | None, Finding | None]:
-    """The group, and of the whole log's findings the one about it (or about its offsets partition); no group for one about a transaction.
+    """The group, and of the whole log's findings the one about it (or about its offsets partition); no group for one about a
+    transaction.
     Raises UsageError."""
     groups = whole.groups()
     if group is not None and group not in groups:
         raise unknown("group", group, groups)
     playable = [finding for finding in whole.findings if finding.kind in PLAYABLE and finding.kind != "lag"]
+    epochs = {row["group"] for row in whole.rows("rebalances") if row["kind"] in ("consumer", "streams")}
+    about = [finding for finding in playable if finding.kind not in OF_COMMITS or finding.group not in epochs]
     about = [
-        finding
-        for finding in playable
-        if group is None or finding.group == group or _in_partition(whole, finding, group)
+        finding for finding in about if group is None or finding.group == group or _in_partition(whole, finding, group)
     ]
     if at_ms is not None:
         about.sort(key=lambda finding: _away_ms(finding, at_ms))
@@ -231,6 +235,8 @@ def _hit(whole: Evidence, finding: Finding) -> str | None:
 def incident(mine: Evidence, group: str, of_all: Finding | None, at_ms: int | None) -> SelectedIncident:
     """What of one group's log is to be played. Raises NotReproducible."""
     candidates = [finding for finding in seen(mine, group) if finding.kind in PLAYABLE]
+    if any(kind in ("consumer", "streams") for kind in kinds_of(mine, group)):
+        candidates = [finding for finding in candidates if finding.kind not in OF_COMMITS]
     if of_all is not None and (of_all.kind in PARTITIONED or of_all.group is None):
         candidates = [of_all]
     if of_all is not None:
@@ -273,7 +279,7 @@ def _why_not(findings: list[Finding]) -> str:
 
 @dataclass(frozen=True)
 class Recurrence:
-    """``again``: the finding in the simulated log, with the same cause; None where there is none. ``cause``: that of the log.
+    """``again``: the finding in the simulated log, with the same cause, else None. ``cause``: that of the log.
     ``other``: a finding of the same kind with another cause, or at another time, and that cause."""
 
     again: Finding | None
@@ -284,7 +290,8 @@ class Recurrence:
 def recurs(
     finding: Finding, real: GroupTimeline, again: list[Finding], simulated: GroupTimeline, later_ms: int
 ) -> Recurrence:
-    """Whether the finding is in the simulated log: of the same kind, else of one that says the same with less known, with the same cause.
+    """Whether the finding is in the simulated log: of the same kind, else of one that says the same with less known, with the same
+    cause.
     What happened to a partition has to be there at its time, ``later_ms`` after the real one's, and be over when that was."""
     cause, other = cause_of(finding, real), None
     for kind in (finding.kind, *SAME.get(finding.kind, ())):
@@ -293,7 +300,12 @@ def recurs(
                 continue
             its = cause_of(candidate, simulated)
             in_place = kind not in PARTITIONED or _in_place(finding, candidate, later_ms)
-            if cause is not None and its is not None and cause.same_as(its) and in_place:
+            if (
+                cause is not None
+                and its is not None
+                and cause.same_as(its, less_known=kind != finding.kind)
+                and in_place
+            ):
                 return Recurrence(candidate, cause)
             other = other or (candidate, its)
     return Recurrence(None, cause, other)

@@ -30,6 +30,7 @@ from broker_sim.reproduce.generated_scenario import (
 from broker_sim.reproduce.group_timeline import Act, GroupTimeline
 from broker_sim.reproduce.incident import (
     NEAR_MS,
+    OF_COMMITS,
     PARTITIONED,
     Recurrence,
     SelectedIncident,
@@ -82,8 +83,8 @@ class StepFailed(UsageError):
 
 @dataclass
 class Reproduction:
-    """``recurrence``: the finding in the simulated log, or what is there instead; ``dropped``: expectations that did not hold, and are not
-    in the scenario."""
+    """``recurrence``: the finding in the simulated log, or what is there instead; ``dropped``: expectations that did not hold, and
+    are not in the scenario."""
 
     incident: SelectedIncident
     recurrence: Recurrence
@@ -279,12 +280,8 @@ def _check_playable(chosen: SelectedIncident, timeline: GroupTimeline) -> None:
         and finding.kind != "coordinator moved"
     ):
         raise NotReproducible(
-            f"{group}: {finding.text} Not reproduced: the members of {timeline.protocol} groups that a scenario has do not commit offsets"
+            f"{group}: {finding.text} Not reproduced: a scenario's members of {timeline.protocol} groups do not commit offsets"
         )
-
-
-OF_COMMITS = ("regression", "reset", "stalled", "deleted offsets", "poison")
-"""Findings about committed offsets."""
 
 
 def _simulated_transaction(data: Path, row: Row, begin_ms: int, to_ms: int) -> tuple[list[Finding], GroupTimeline]:

@@ -1,8 +1,9 @@
 """What a log shows of a share group's deliveries, and the clients that bring them about.
 
 Rules:
-1. `__share_group_state` has no acquisitions. A record that became available again within a second of its append, or of its last delivery,
-   was released (or rejected) by its consumer; one that took longer was held until its lock expired, or until its consumer ended.
+1. `__share_group_state` has no acquisitions. A record that became available again within a second of its append, or of its last
+   delivery, was released (or rejected) by its consumer; one that took longer was held until its lock expired, or until its consumer
+   ended.
 2. The records of the scenario are appended when those of the log were, at the same offsets: clients name offsets.
 """
 
@@ -26,8 +27,11 @@ RELEASED, REJECTED, LOCK_EXPIRED, CONSUMER_ENDED, RESET = (
 )
 DELIVERY_CAUSES = (RELEASED, REJECTED, LOCK_EXPIRED, CONSUMER_ENDED, RESET)
 HELD_MS = 900
-"""A record that was held for longer was not released by a consumer that had just received it. The shortest lock duration is a second."""
+"""A record that was held for longer was not released by a consumer that had just received it. The shortest lock duration is a
+second."""
 LOCK_MS, LEAST_LOCK_MS, MOST_LOCK_MS = 30_000, 1000, 60_000
+SLOW_MS = 5000
+"""Records that waited for so long until their next delivery: no member asked for records meanwhile."""
 MOST_RECORDS = 200_000
 """Records before the incident that are appended, so that its offsets are those of the log."""
 STEP_MS = 500
@@ -44,6 +48,17 @@ def add_deliveries(timeline: GroupTimeline, evidence: Evidence) -> None:
         if row["topic"] in timeline.partitions and timeline.from_ms - STEP_MS <= row["first_ms"] <= timeline.to_ms
     ]
     appended = _appended(timeline, evidence)
+    for row in rows:
+        log = (row["topic"], row["partition"])
+        if log not in appended and row["to_offset"] is not None:  # the topic's log is not in the input
+            timeline.notes.append(f"The log of {log[0]} is missing: its records are appended just before the incident.")
+            first = min(other["from_offset"] for other in rows if (other["topic"], other["partition"]) == log)
+            points = sorted(
+                (other["first_ms"] - STEP_MS // 2, other["to_offset"])
+                for other in rows
+                if (other["topic"], other["partition"]) == log
+            )
+            appended[log] = [(timeline.from_ms, first), *points]
     for row in rows:
         log = (row["topic"], row["partition"])
         cause, held_ms = _cause(timeline, row, appended.get(log, []))
@@ -83,6 +98,8 @@ def _cause(timeline: GroupTimeline, row: Row, appended: list[tuple[int, int]]) -
         return RESET, None
     if row["outcome"] == "archived" and not row["returns"]:
         return REJECTED, None
+    if row["returns"] and row["last_ms"] - row["first_ms"] >= SLOW_MS * row["returns"]:
+        return LOCK_EXPIRED, None  # what a consumer releases is delivered again at once
     came = next((at_ms for at_ms, end in appended if end > row["from_offset"]), None)
     present = [record.at_ms for record in (timeline.begin, *timeline.records) if record is not None and record.entries]
     since = max(came or 0, min(present, default=0))

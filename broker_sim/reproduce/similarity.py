@@ -22,8 +22,8 @@ __all__ = ["ENOUGH", "TAIL_MS", "Event", "Pair", "Similarity", "compare", "event
 
 
 TAIL_MS = 15_000
-"""The simulated history is read for so long behind the log's end: what happens later than in the log is paired; other events there, of which
-the log does not show whether they followed, do not count."""
+"""The simulated history is read for so long behind the log's end: what happens later than in the log is paired; other events there,
+of which the log does not show whether they followed, do not count."""
 ENOUGH = 0.5
 """The least similarity of a reproduction."""
 
@@ -150,7 +150,7 @@ def _offsets(timeline: GroupTimeline) -> list[Event]:
             Event(second * 1000, ("deleted", tuple(sorted(logs))), f"offsets deleted: {', '.join(sorted(logs))}")
         )
     for act in timeline.acts:
-        if act.kind == "hang":
+        if act.kind == "hang" and timeline.protocol == "classic":
             text = f"{act.who} committed nothing for {duration_text(act.for_ms)}"
             result.append(Event(act.at_ms - timeline.from_ms, ("hang", act.who), text))
         elif act.kind == "jam":

@@ -1,10 +1,12 @@
-"""What a log shows of a transaction that was long, hung, or was ended by something else than its producer, and a scenario's steps for it.
+"""What a log shows of a transaction that was long, hung, or was ended by something else than its producer, and a scenario's steps
+for it.
 
     timeline = read_transaction(evidence, row)     row: of the table `transactions`
 
 Rules:
-1. A producer writes a record to each partition of the transaction, and hangs in it for as long as the transaction was open; what ended it
-   follows: the producer itself, the coordinator after transaction.timeout.ms, or a second producer with the same transactional.id.
+1. A producer writes a record to each partition of the transaction, and hangs in it for as long as the transaction was open; what
+   ended it follows: the producer itself, the coordinator after transaction.timeout.ms, or a second producer with the same
+   transactional.id.
 2. A transaction that is unknown to its coordinator is a record that arrives after its transaction was aborted (KIP-890): the request is
    delayed for longer than its producer waits. Brokers since 4.0 refuse it, so that only 3.x is simulated.
 3. Markers that were written late waited for a partition without a leader.
@@ -40,7 +42,7 @@ BEGIN_MS = 1500
 MOST_OPEN_MS = 900_000
 EXPIRY_CHECK_MS = 10_000
 """transaction.abort.timed.out.transaction.cleanup.interval.ms: a transaction times out so much later at most."""
-LATE_RECORDS, FIRST_VERIFYING = "3.5", (3, 6)
+LATE_RECORDS, FIRST_VERIFYING = "3.4", (3, 5)
 """The last release that accepts a record after the end of its transaction, and the first one that asks the coordinator about it."""
 REQUEST_MS, DELAY_MS = 1000, 3000
 HUNG, LATE_RECORD, LOST_ABORT, SLOW_MARKERS = "unended", "late record", "lost abort", "slow markers"
@@ -135,13 +137,11 @@ def with_clients(timeline: GroupTimeline, row: Row) -> None:
     owner = timeline.group
     settings: dict[str, Any] = {
         "transactional_id": owner,
-        "interval": "1h",
+        "interval": duration_text(PAUSE_MS),
         "transaction_timeout": duration_text(row["timeout_ms"] or 60_000),
     }
     first = ScenarioMember(f"{owner}-1", owner, None, 0, 0, first=False, settings=settings)
     timeline.members = [first]
-    begin = row["from_ms"] - START_MS
-    timeline.acts.append(Act(begin, "start", first.name, why="its transaction begins then"))
     if cause in (LATE_RECORD, LOST_ABORT):
         _late_record(timeline, row, first)
         return
@@ -152,19 +152,25 @@ def with_clients(timeline: GroupTimeline, row: Row) -> None:
         hang_ms = open_ms + 60_000
     elif cause == SLOW_MARKERS and row["decided_ms"] is not None:
         hang_ms = max(row["decided_ms"] - row["from_ms"], 1000)
-        at_ms = row["from_ms"] + hang_ms // 2
+        at_ms = row["from_ms"] + hang_ms // 2 + PAUSE_MS // 2
         last = _log((row["partitions"] or ["-0"])[-1])
         timeline.acts.append(
             Act(at_ms, "no_leader", None, row["to_ms"] - at_ms, ((last, 0),), "markers came late", is_certain=False)
         )
-    settings["work"] = duration_text(hang_ms)
+    timeline.from_ms = row["from_ms"] - EARLIER_MS - BEGIN_MS
+    why = "transactions before it, which are short: a long one is long beside others"
+    timeline.acts.append(Act(row["from_ms"] - EARLIER_MS, "start", first.name, why=why))
+    why = "its transaction was open for so long"
+    timeline.acts.append(Act(row["from_ms"] - PAUSE_MS // 2, "hang", first.name, hang_ms, why=why))
     if cause == "fenced":
-        second = ScenarioMember(f"{owner}-2", owner, None, 0, 0, settings={**settings, "work": "0s"})
+        second = ScenarioMember(f"{owner}-2", owner, None, 0, 0, settings=dict(settings))
         timeline.members.append(second)
         why = "another producer initialized the same transactional.id"
         timeline.acts.append(Act(row["to_ms"] - START_MS, "start", second.name, why=why))
 
 
+PAUSE_MS, EARLIER_MS = 1000, 6000
+"""Between two transactions of the producer, and how long before the incident it begins its first one."""
 START_MS = 400
 """A producer's process starts so long before its first record."""
 
@@ -175,7 +181,7 @@ def _late_record(timeline: GroupTimeline, row: Row, producer: ScenarioMember) ->
     if timeline.partitions[topic] < 2:
         timeline.partitions[topic] = 2
     producer.settings["request_timeout"] = duration_text(REQUEST_MS)
-    timeline.acts = [act for act in timeline.acts if act.kind != "start"]
+    producer.settings["interval"] = "1h"
     at_ms = row["from_ms"] - DELAY_MS - START_MS
     timeline.from_ms = at_ms - BEGIN_MS
     why = "a record arrives after the end of its transaction"

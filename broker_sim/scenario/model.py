@@ -63,15 +63,8 @@ __all__ = ["Action", "ClientPlan", "Expectation", "Scenario", "ScenarioStep", "T
 
 SETTINGS_OF = MapOf(SettingValue())
 KINDS = (
-    "aiokafka",
-    "confluent",
-    "kafka-python",
-    "classic",
-    "consumer",
-    "share",
-    "streams",
-    "transactional",
-    "external",
+    *("aiokafka", "confluent", "kafka-python"),
+    *("classic", "consumer", "share", "streams", "transactional", "external"),
 )
 FORMER_KINDS = {"epochs": "consumer", "crowd": "classic", "outside": "external"}
 """Former kinds of clients -> the present ones."""
@@ -543,7 +536,7 @@ def _send(table: Table, place: str, words: str) -> Action:
 
 
 def _answer(table: Table) -> str:
-    """The error that a request must get; ``*``: any, or none."""
+    """The error that a request must get; ANY_ANSWER: any, or none."""
     if table.peek("answer") == ANY_ANSWER:
         return table.take("answer", text)
     return str(table.take("answer", ErrorCode(none=True), Err.NONE).name)

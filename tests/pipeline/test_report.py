@@ -446,3 +446,16 @@ def test_numbers_and_spans_for_people() -> None:
         "3 G",
     ]
     assert merged([(5, 9), (1, 3), (2, 4), (9, 12)]) == [(1, 4), (5, 12)]
+
+
+def test_changes_of_protocol_and_grown_topics_are_marked() -> None:
+    rows = [
+        rebalance(0, kind="classic"),
+        rebalance(20_000, generation=2, kind="consumer"),
+        rebalance(40_000, generation=3, kind="consumer", cause_changes=["orders: 2 to 6 partitions"]),
+    ]
+    page = html(facts(rebalances=rows), [])
+    assert "the group changed its protocol: classic to consumer" in page
+    assert "a topic has more partitions: orders: 2 to 6 partitions" in page
+    assert "its protocol changed, or a topic has more partitions" in page
+    assert 'class="changed"' not in html(facts(rebalances=rows[:1]), [])

@@ -52,7 +52,11 @@ def known() -> ReportFacts:
             *(rebalance(n * 5000, 400, group=group, generation=n) for n, group in enumerate(groups)),
         ],
         regressions=[regression(156_000, 1200, 950), regression(400_000, 70, 7, "rewind", group="audit-07")],
-        stuck=[stuck(98_000, 139_000), stuck(300_000, 309_000, log="__consumer_offsets-3", groups=["audit-07"])],
+        stuck=[
+            stuck(98_000, 139_000),
+            stuck(300_000, 309_000, log="__consumer_offsets-3", log_partition=3, groups=["audit-07"]),
+        ],
+        neighbours={3: ["audit-07", "shares-it"]},
         lag={
             "billing": [window(at * 10_000, at * 70, 1) for at in range(60)],
             **{group: [window(at * 10_000, at, 1, group=group) for at in range(60)] for group in groups[:20]},
@@ -208,7 +212,7 @@ def test_one_moment_is_pointed_at_in_all_pictures(report: Report) -> None:
         " const plot = it.ownerSVGElement.querySelector('g.plot'), left = +plot.dataset.left;"
         " return (+it.getAttribute('x') - left) / (+plot.dataset.right - left) })"
     )
-    assert len(shares) > 40
+    assert len(shares) > 10  # those on the screen and near it
     assert max(shares) - min(shares) < 0.001
     assert abs(shares[0] - 0.5) < 0.01
 
@@ -293,7 +297,8 @@ def test_nothing_hangs_over_the_edge_and_text_can_be_read(browser: Any, written:
     report = Report(page, written)
     assert page.evaluate("() => document.documentElement.scrollWidth") <= width
     smallest = page.evaluate(
-        "() => Math.min(...[...document.querySelectorAll('svg.chart text')].filter(it => it.checkVisibility())"
+        "() => Math.min(...[...document.querySelectorAll('svg.chart text')]"
+        ".filter(it => it.checkVisibility({contentVisibilityAuto: true}))"
         ".map(it => parseFloat(getComputedStyle(it).fontSize) * it.ownerSVGElement.getBoundingClientRect().width"
         " / it.ownerSVGElement.viewBox.baseVal.width))"
     )
@@ -350,3 +355,63 @@ def test_the_timeline_shows_its_stories(browser: Any, tmp_path: Path) -> None:
     assert page.eval_on_selector("svg.timeline .bg", "it => getComputedStyle(it).fill") != "rgb(0, 0, 0)"
     page.close()
     assert opened.wrong == []
+
+
+def shown_findings(report: Report) -> int:
+    return int(report.page.eval_on_selector_all(".findings li", "all => all.filter(it => it.checkVisibility()).length"))
+
+
+def test_a_search_finds_what_happened_to_the_groups_offsets_partition(report: Report) -> None:
+    report.page.fill("#search", "shares-it")
+    assert "its offsets partition 3" in report.text("#findings")
+    assert report.text("#found") == "1 group"
+    report.page.fill("#search", "no such group")
+    assert shown_findings(report) == 0
+    assert "No finding is shown" in report.text("#findings .none")
+    assert report.text("#found") == "0 groups"
+
+
+def test_severities_and_counts_are_those_of_what_is_shown(report: Report) -> None:
+    page, whole = report.page, 0
+    page.eval_on_selector_all("details.rest", "all => all.forEach(it => { it.open = true })")
+    for button in page.query_selector_all("#bar [data-severity]"):
+        name, _, number = button.inner_text().partition(" ")
+        assert len(report.page.query_selector_all(f".findings li.{name}")) == int(number)
+        whole += int(number)
+        before = shown_findings(report)
+        button.click()
+        assert before - shown_findings(report) == int(number)
+        assert page.query_selector_all(f".flag.{name}:not(path)") == []
+        assert not any(flag.is_visible() for flag in page.query_selector_all(f"path.flag.{name}"))
+        button.click()
+        assert shown_findings(report) == before
+
+
+def test_more_findings_open_onto_as_many(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    many = facts(groups=30, regressions=[regression(n * 5000, 90, 7, group=f"audit-{n:02}") for n in range(20)])
+    path.write_text(html(many, findings(many)), encoding="utf-8")
+    page = browser.new_page(viewport=WIDE)
+    report = Report(page, path)
+    for words in ("", "audit-1", "audit-03", "nothing"):
+        page.fill("#search", words)
+        if page.locator("details.rest").is_visible():
+            page.eval_on_selector("details.rest", "it => { it.open = true }")
+            number = page.eval_on_selector_all(
+                "details.rest li", "all => all.filter(it => it.checkVisibility()).length"
+            )
+            assert number > 0
+            assert report.text("details.rest summary").startswith(f"{number} more finding")
+    page.close()
+    assert report.wrong == []
+
+
+def test_a_table_that_scrolls_says_so(browser: Any, written: Path) -> None:
+    for viewport, scrolls in ((PHONE, True), (WIDE, False)):
+        page = browser.new_page(viewport=viewport)
+        page.goto(written.as_uri())
+        page.locator("#stuck .scroll").scroll_into_view_if_needed()
+        page.wait_for_function(
+            f"() => document.querySelector('#stuck .sideways').checkVisibility() === {str(scrolls).lower()}"
+        )
+        page.close()

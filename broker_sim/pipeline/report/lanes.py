@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from broker_sim.common.text import clock, duration_text
@@ -86,7 +87,25 @@ def _lane(facts: ReportFacts, group: str) -> GroupLane:
         )
         lane.falls.append((row["at_ms"], words))
     lane.falls.sort()
+    lane.changes = list(_changes(sorted(rows, key=lambda row: _began(row) or 0)))
     return lane
+
+
+_GROWN = re.compile(r"(.+): (\d+) to (\d+) partitions|(.+): (\d+) partitions? new")
+"""A topic that has more partitions, as `cause_changes` has it: of a journal, and of records."""
+
+
+def _changes(rows: Iterable[Row]) -> Iterable[tuple[int, str]]:
+    """(when, what) for each change of a group's protocol, and each topic that has more partitions than before."""
+    kind: str | None = None
+    for row in rows:
+        at_ms = _began(row) or 0
+        if kind is not None and row["kind"] is not None and row["kind"] != kind:
+            yield at_ms, f"{clock(at_ms)}  the group changed its protocol: {kind} to {row['kind']}"
+        kind = row["kind"] or kind
+        for change in row["cause_changes"] or ():
+            if _GROWN.fullmatch(change):
+                yield at_ms, f"{clock(at_ms)}  a topic has more partitions: {change}"
 
 
 def _bar(row: Row, facts: ReportFacts) -> Bar:

@@ -56,7 +56,7 @@ Cell = str | tuple[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table; ``numbers``: the columns that are numbers; ``groups``: whose each row is, in words that a search looks through."""
+    """A table; ``numbers``: the columns that are numbers; ``groups``: whose each row is, a group a line."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[Cell]]
@@ -115,11 +115,16 @@ def html(facts: ReportFacts, findings: Sequence[Finding]) -> str:
         subtitle=_subtitle(facts),
         tiles=list(_tiles(facts)),
         groups=sorted({part.group for section in sections for part in (*section.lanes, *section.many)}),
-        severities=[name for name in ("bad", "warn", "note") if any(finding.severity == name for finding in shown)],
+        severities=[
+            (name, sum(finding.severity == name for finding in shown))
+            for name in ("bad", "warn", "note")
+            if any(finding.severity == name for finding in shown)
+        ],
         findings=[
             {
                 "key": key,
                 "group": finding.group or "",
+                "about": "\n".join(_about(facts, finding)),
                 "at": finding.at_ms,
                 "severity": finding.severity,
                 "when": _moment(finding.at_ms),
@@ -132,7 +137,7 @@ def html(facts: ReportFacts, findings: Sequence[Finding]) -> str:
             for key, finding in flags
         ],
         first=FIRST_FINDINGS,
-        more_findings=count(min(len(findings), MOST_FINDINGS) - FIRST_FINDINGS, "more finding"),
+        more_findings=count(len(shown) - FIRST_FINDINGS, "more finding"),
         findings_left=_left(len(findings) - MOST_FINDINGS, "finding", "they are in findings.txt"),
         sections=sections,
         read=" and ".join(part for part in (facts.input, facts.journal, _logs(facts)) if part),
@@ -188,6 +193,32 @@ def _links(finding: Finding) -> str:
     return "\n".join(
         [*(f"__consumer_offsets-{log} offset {offset}" for log, offset in finding.records), *finding.lines]
     )
+
+
+def _about(facts: ReportFacts, finding: Finding) -> list[str]:
+    """The groups that a finding concerns: its own; of an offsets partition all that are stored in it; of a transaction those that have
+    offsets in it. A search for one of them finds it."""
+    groups = dict.fromkeys([finding.group] if finding.group is not None else ())
+    if finding.log_partition is not None and finding.kind in _OF_PARTITIONS:
+        groups |= dict.fromkeys(facts.neighbours.get(finding.log_partition, ()))
+        groups |= dict.fromkeys(_living(facts, finding.log_partition))
+        for row in facts.stuck:
+            if row["log_partition"] == finding.log_partition:
+                groups |= dict.fromkeys(row["groups"] or ())
+    if finding.kind == "coordinator moved" and finding.at_ms is not None:
+        last_ms = finding.at_ms if finding.to_ms is None else finding.to_ms
+        for row in facts.moves:
+            if row["at_ms"] is not None and finding.at_ms <= row["at_ms"] <= last_ms:
+                groups |= dict.fromkeys(_living(facts, row["log_partition"]))
+    if finding.kind == "transaction":
+        for row in facts.transactions:
+            if row["from_ms"] == finding.at_ms and row["to_ms"] == finding.to_ms:
+                groups |= dict.fromkeys(row["groups"] or ())
+    return list(groups)
+
+
+_OF_PARTITIONS = ("stuck", "no records", "leader epoch", "unclean election", "coordinator moved", "hotspot")
+"""Kinds of findings about an offsets partition, and so about each group in it."""
 
 
 def _moment(at_ms: int | None) -> str:
@@ -255,7 +286,7 @@ def _stuck(facts: ReportFacts) -> Section | None:
         )
         for row in facts.stuck
     ]
-    whose = [" ".join(row["groups"] or ()) for row in facts.stuck]
+    whose = ["\n".join(row["groups"] or ()) for row in facts.stuck]
     head = ("partition", "first failure", "next success", "no success for", "attempts", "errors", "groups hit")
     lead = (
         "Partitions in which no append was committed although clients tried, from the first failed attempt to the next "
@@ -444,7 +475,7 @@ def _moves(facts: ReportFacts) -> Section | None:
         "Partitions of __consumer_offsets that went to another leader, and with them the coordinator of their groups."
     )
     more = _left(facts.left_out.get("coordinator_moves", 0), "move", "the table coordinator_moves has all")
-    whose = [" ".join(_living(facts, row["log_partition"])) for row in facts.moves]
+    whose = ["\n".join(_living(facts, row["log_partition"])) for row in facts.moves]
     return Section("moves", "Coordinators that moved", lead, table=Grid(head, rows, groups=whose), left=more)
 
 
@@ -469,7 +500,7 @@ def _transactions(facts: ReportFacts) -> Section | None:
         " nothing behind an open one."
     )
     more = _left(facts.left_out.get("transactions", 0), "transaction", "the table transactions has all")
-    whose = [" ".join(row["groups"] or ()) for row in facts.transactions]
+    whose = ["\n".join(row["groups"] or ()) for row in facts.transactions]
     return Section("transactions", "Transactions", lead, table=Grid(head, rows, frozenset({2, 4}), whose), left=more)
 
 

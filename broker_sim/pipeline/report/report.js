@@ -11,15 +11,21 @@
 
   // --- what is pointed at, in words
 
-  all('svg.chart title').forEach(function (title) {
-    var owner = title.parentNode;
-    if (owner.tagName === 'svg') return;
-    owner.tip = title.textContent;
-    owner.setAttribute('aria-label', title.textContent);
-    owner.removeChild(title);
-  });
+  // a picture's titles are taken when it is first pointed at: a page has tens of thousands
+  function prepared(svg) {
+    if (svg.prepared) return;
+    svg.prepared = true;
+    all('title', svg).forEach(function (title) {
+      var owner = title.parentNode;
+      if (owner === svg) return;
+      owner.tip = title.textContent;
+      owner.setAttribute('aria-label', title.textContent);
+      owner.removeChild(title);
+    });
+  }
   function explain(event) {
-    var at = event.target;
+    var at = event.target, drawing = at.closest && at.closest('svg.chart');
+    if (drawing) prepared(drawing);
     while (at && !at.tip) at = at.parentNode;
     if (!at) { tip.style.opacity = 0; return; }
     tip.textContent = at.tip;
@@ -34,24 +40,56 @@
 
   // --- groups
 
+  // what belongs to groups, read once: the names are those of `data-about`, a line each, else that of `data-group`
   var search = one('#search'), found = one('#found'), severities = all('#bar [data-severity]'), everything = false;
-  function matches(element, words) { return element.dataset.group.toLowerCase().indexOf(words) >= 0; }
+  var entries = all('main [data-group]').map(function (element) {
+    var names = (element.dataset.about || element.dataset.group).split('\n').filter(Boolean);
+    return {
+      element: element, names: names, lower: names.map(function (name) { return name.toLowerCase(); }),
+      drawn: element instanceof SVGElement, more: element.classList.contains('more'), severity: element.dataset.severity,
+      section: element.closest('section'), hidden: element.hidden, dim: false
+    };
+  });
+  var notes = all('main section').map(function (section) {
+    return { note: section.querySelector('.none'), own: entries.filter(function (it) { return it.section === section && !it.drawn; }) };
+  }).filter(function (it) { return it.note; });
+  var rests = all('details.rest').map(function (rest) {
+    return { rest: rest, label: rest.querySelector('.count'), own: entries.filter(function (it) { return rest.contains(it.element); }) };
+  });
+  var askers = all('[data-all]'), lanes = {};
+  all('.lanes .row[data-group]').forEach(function (row) { lanes[row.dataset.group] = row; });
+  function shown(it) { return !it.hidden; }
+  function put(it, hidden) { if (it.hidden !== hidden) { it.hidden = hidden; it.element.hidden = hidden; } }
   function filter() {
-    var words = search.value.trim().toLowerCase(), groups = {};
-    var off = severities.filter(function (button) { return button.getAttribute('aria-pressed') === 'false'; })
-      .map(function (button) { return button.dataset.severity; });
-    all('main [data-group]').forEach(function (element) {
-      var hit = !words || matches(element, words);
-      if (hit && element.dataset.group) groups[element.dataset.group] = true;
-      if (element instanceof SVGElement) { element.classList.toggle('dim', !hit); return; }
-      var folded = element.classList.contains('more') && !words && !everything;
-      element.hidden = !hit || folded || off.indexOf(element.dataset.severity) >= 0;
+    var words = search.value.trim().toLowerCase(), groups = {}, off = {}, some = false;
+    severities.forEach(function (button) {
+      var hides = button.getAttribute('aria-pressed') === 'false';
+      off[button.dataset.severity] = hides;
+      some = some || hides;
+      button.title = hides ? 'Hidden; click to show' : 'Shown; click to hide';
+      root.classList.toggle('off-' + button.dataset.severity, hides);
     });
-    all('[data-all]').forEach(function (button) { button.hidden = !!words || everything; });
-    all('details.rest').forEach(function (rest) { if (words) rest.open = true; });
-    all('main section').forEach(function (section) {
-      var note = section.querySelector('.none'), own = all('[data-group]:not(svg *)', section);
-      if (note) note.hidden = !words || own.some(function (element) { return !element.hidden; });
+    entries.forEach(function (it) {
+      var hits = words ? it.names.filter(function (name, place) { return it.lower[place].indexOf(words) >= 0; }) : it.names;
+      var hit = !words || hits.length > 0;
+      if (it.drawn) {
+        if (it.dim === hit) { it.dim = !hit; it.element.classList.toggle('dim', !hit); }
+      } else {
+        put(it, !hit || (it.more && !words && !everything) || off[it.severity] === true);
+        if (it.hidden) return;
+      }
+      if (words) hits.forEach(function (name) { groups[name] = true; });
+    });
+    askers.forEach(function (button) { button.hidden = !!words || everything; });
+    rests.forEach(function (it) {
+      var number = it.own.filter(shown).length;
+      it.rest.hidden = number === 0;
+      it.label.textContent = number + (number === 1 ? ' more finding' : ' more findings');
+      if (words) it.rest.open = true;
+    });
+    notes.forEach(function (it) {
+      var severe = it.own.length && it.own[0].severity;
+      it.note.hidden = !(words || (severe && some)) || it.own.some(shown);
     });
     var number = Object.keys(groups).length;
     found.textContent = words ? number + (number === 1 ? ' group' : ' groups') : '';
@@ -68,9 +106,10 @@
       filter();
     });
   });
-  all('[data-all]').forEach(function (button) { button.addEventListener('click', function () { everything = true; filter(); }); });
-  all('button.name').forEach(function (button) {
-    button.addEventListener('click', function () { only(search.value === button.textContent ? '' : button.textContent); });
+  askers.forEach(function (button) { button.addEventListener('click', function () { everything = true; filter(); }); });
+  document.addEventListener('click', function (event) {
+    var name = event.target.closest && event.target.closest('button.name');
+    if (name) only(search.value === name.textContent ? '' : name.textContent);
   });
 
   // --- time: shares of a picture's width and back to ms
@@ -95,12 +134,12 @@
 
   // --- zoom: the same stretch of time in all pictures
 
-  var from = 0, to = 1, LEAST = 1 / 400, DEEP = 6;
+  var from = 0, to = 1, LEAST = 1 / 400, DEEP = 6, clips = 0;
   function clipped(plot) {
     if (plot.parentNode.classList.contains('clip')) return;
     var left = +plot.dataset.left, right = +plot.dataset.right, box = plot.ownerSVGElement.viewBox.baseVal;
     var space = plot.namespaceURI, path = document.createElementNS(space, 'clipPath'), area = document.createElementNS(space, 'rect');
-    path.id = 'clip' + plots.indexOf(plot);
+    path.id = 'clip' + ++clips;
     [['x', left - 4], ['y', 0], ['width', right - left + 8], ['height', box.height]].forEach(function (it) { area.setAttribute(it[0], it[1]); });
     path.appendChild(area);
     var wrap = document.createElementNS(space, 'g');
@@ -110,37 +149,65 @@
     wrap.appendChild(path);
     wrap.appendChild(plot);
   }
+  // Pictures on the screen are drawn anew at once, the others when they come near it, or in pauses: a page has hundreds.
+  var near = new Set(), waiting = 0, heads = all('.lanes .head g.plot');
+  function fit(plot) {
+    var left = +plot.dataset.left, width = +plot.dataset.right - left, k = 1 / (to - from), whole = k < 1.0001;
+    if ((plot.k || 1) === k && (plot.from || 0) === from) return;
+    plot.k = k; plot.from = from;
+    if (!whole) clipped(plot);
+    var shift = left - k * (left + from * width);
+    if (whole) plot.removeAttribute('transform');
+    else plot.setAttribute('transform', 'matrix(' + k + ' 0 0 1 ' + shift + ' 0)');
+    if (!plot.marks) { plot.marks = all('.mark', plot); plot.thins = all('.thin', plot); }
+    plot.marks.forEach(function (mark) {
+      var x = +mark.dataset.x;
+      if (whole) mark.removeAttribute('transform');
+      else mark.setAttribute('transform', 'matrix(' + 1 / k + ' 0 0 1 ' + x * (1 - 1 / k) + ' 0)');
+    });
+    plot.thins.forEach(function (thin) {
+      thin.firstElementChild.setAttribute('width', Math.max(+thin.dataset.w, +thin.dataset.least / k));
+    });
+  }
+  function later() {
+    var mine = ++waiting, place = 0;
+    function some() {
+      if (mine !== waiting) return;
+      for (var until = performance.now() + 6; place < plots.length && performance.now() < until; place++) fit(plots[place]);
+      if (place < plots.length) setTimeout(some, 10);
+    }
+    setTimeout(some, 60);
+  }
+  var watch = new IntersectionObserver(function (changes) {
+    changes.forEach(function (change) {
+      change.target.own.forEach(function (plot) {
+        if (!change.isIntersecting) { near.delete(plot); return; }
+        near.add(plot);
+        fit(plot);
+      });
+    });
+    point(cursor);
+  }, { rootMargin: '200px' });
+  plots.forEach(function (plot) {
+    var svg = plot.ownerSVGElement;
+    (svg.own = svg.own || []).push(plot);
+    if (svg.own.length === 1) watch.observe(svg);
+  });
+  window.addEventListener('beforeprint', function () { plots.forEach(fit); });
   function zoomed() {
     var k = 1 / (to - from), whole = k < 1.0001;
     root.classList.toggle('zoomed', !whole);
     root.classList.toggle('deep', k >= DEEP);
     one('#whole').disabled = whole;
     one('#span').textContent = words(moment(from)) + ' to ' + words(moment(to)) + ' UTC';
-    plots.forEach(function (plot) {
-      var row = plot.ownerSVGElement.closest('[data-group]');
-      if (row && row.hidden) return;
-      var left = +plot.dataset.left, width = +plot.dataset.right - left;
-      if (plot.k === k && plot.from === from) return;
-      plot.k = k; plot.from = from;
-      if (!whole) clipped(plot);
-      var shift = left - k * (left + from * width);
-      if (whole) plot.removeAttribute('transform');
-      else plot.setAttribute('transform', 'matrix(' + k + ' 0 0 1 ' + shift + ' 0)');
-      all('.mark', plot).forEach(function (mark) {
-        var x = +mark.dataset.x;
-        if (whole) mark.removeAttribute('transform');
-        else mark.setAttribute('transform', 'matrix(' + 1 / k + ' 0 0 1 ' + x * (1 - 1 / k) + ' 0)');
-      });
-      all('.thin', plot).forEach(function (thin) {
-        thin.firstElementChild.setAttribute('width', Math.max(+thin.dataset.w, +thin.dataset.least / k));
-      });
-    });
+    near.forEach(fit);
+    later();
     ticks(whole);
     point(cursor);
   }
   var STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 9e5, 18e5, 36e5, 72e5, 216e5, 432e5, 864e5];
   function ticks(whole) {
-    all('.lanes .head g.plot').forEach(function (plot) {
+    heads.forEach(function (plot) {
       var svg = plot.ownerSVGElement, old = svg.querySelector('.ticks');
       if (old) old.remove();
       plot.style.display = whole ? '' : 'none';
@@ -193,11 +260,10 @@
     return it;
   }
   function stretch(a, b, name) {
-    plots.forEach(function (plot) {
-      var row = plot.ownerSVGElement.closest('[data-group]');
-      if (row && row.hidden) return;
-      var it = line(plot, name), left = +plot.dataset.left, width = +plot.dataset.right - left;
+    near.forEach(function (plot) {
       var seen = a !== null && b >= from && a <= to;
+      if (!seen && !plot.ownerSVGElement.querySelector('.' + name)) return;
+      var it = line(plot, name), left = +plot.dataset.left, width = +plot.dataset.right - left;
       it.style.display = seen ? '' : 'none';
       if (!seen) return;
       var x = left + (Math.max(a, from) - from) / (to - from) * width, end = left + (Math.min(b, to) - from) / (to - from) * width;
@@ -266,8 +332,8 @@
   }
   function show(finding) {
     var at = share(+finding.dataset.at);
-    if (search.value && !matches(finding, search.value.trim().toLowerCase())) only('');
-    var lane = all('.lanes [data-group]').filter(function (row) { return row.dataset.group === finding.dataset.group; })[0];
+    var lane = lanes[finding.dataset.group];
+    if (lane && lane.hidden && search.value) only('');
     if (lane && lane.hidden) { everything = true; filter(); }
     if (at < from || at > to) zoom(at - (to - from) / 2, at + (to - from) / 2);
     pinned = true;
@@ -275,12 +341,14 @@
     var target = lane || one('.lanes') || one('#lag');
     if (target) { target.scrollIntoView({ block: 'center' }); flash(target); }
   }
-  all('button.show').forEach(function (button) {
-    button.addEventListener('click', function () { show(button.closest('[data-at]')); });
+  document.addEventListener('click', function (event) {
+    var button = event.target.closest && event.target.closest('button.show');
+    if (button) show(button.closest('[data-at]'));
   });
   function told(id) {
     var finding = document.getElementById(id), rest = finding.closest('details');
     if (rest) rest.open = true;
+    if (finding.hidden && search.value) only('');
     if (finding.hidden) {
       severities.forEach(function (button) { button.setAttribute('aria-pressed', 'true'); });
       filter();
@@ -327,6 +395,14 @@
       setTimeout(function () { URL.revokeObjectURL(link.href); }, 1000);
     });
   });
+
+  var widths = new ResizeObserver(function (changes) {
+    changes.forEach(function (change) {
+      var scroll = change.target.classList.contains('scroll') ? change.target : change.target.parentNode;
+      scroll.previousElementSibling.hidden = scroll.scrollWidth <= scroll.clientWidth + 1;
+    });
+  });
+  all('.scroll').forEach(function (scroll) { widths.observe(scroll); widths.observe(scroll.firstElementChild); });
 
   // --- one scale for the lag of all groups
 

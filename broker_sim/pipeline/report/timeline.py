@@ -31,6 +31,7 @@ LEGEND = (
     ("complete", "completing: the assignment is awaited"),
     ("g0", "Stable, a colour for each generation"),
     ("fell", "a committed offset decreased"),
+    ("changed", "its protocol changed, or a topic has more partitions"),
     ("hatched", "its offsets partition was stuck"),
     ("flag", "a finding: click it"),
 )
@@ -46,6 +47,8 @@ class GroupLane:
     stuck: list[tuple[int, int, str]] = field(default_factory=list)
     falls: list[tuple[int, str]] = field(default_factory=list)
     flags: list[tuple[int, str, str, str]] = field(default_factory=list)
+    changes: list[tuple[int, str]] = field(default_factory=list)
+    """Changes of its protocol, and topics that have more partitions: ms, words."""
 
 
 @dataclass(slots=True)
@@ -117,6 +120,10 @@ def _lane(chart: Chart, lane: GroupLane, top: float, zoomable: bool) -> None:
             last = x
             with chart.mark(x):
                 chart.canvas.path(f"M{x - 4.5:.1f} {top - 6:.1f}h9l-4.5 8Z", "bad", words)
+    for at_ms, words in lane.changes:
+        x = chart.x(at_ms)
+        with chart.mark(x):
+            chart.canvas.path(f"M{x:.1f} {top - 6:.1f}l5 5l-5 5l-5 -5Z", "changed", words)
     for at_ms, key, severity, words in lane.flags:
         x = chart.x(at_ms)
         with chart.mark(x, f"{words}\n(click: the finding)"):
@@ -182,6 +189,7 @@ def _legend(chart: Chart, y: float, lanes: Sequence[GroupLane]) -> float:
     shown |= {"g0"} if any(bar.stable for bar in bars) else set()
     shown |= {"tick"} if any(not bar.known for bar in bars) else set()
     shown |= {"fell"} if any(lane.falls for lane in lanes) else set()
+    shown |= {"changed"} if any(lane.changes for lane in lanes) else set()
     shown |= {"hatched"} if any(lane.stuck for lane in lanes) else set()
     shown |= {"flag"} if any(lane.flags for lane in lanes) else set()
     for kind, words in LEGEND:
@@ -191,6 +199,8 @@ def _legend(chart: Chart, y: float, lanes: Sequence[GroupLane]) -> float:
             x, y = 0.0, y + 19
         if kind == "fell":
             canvas.path(f"M{x + 3:.1f} {y - 8:.1f}h9l-4.5 8Z", "bad")
+        elif kind == "changed":
+            canvas.path(f"M{x + 7:.1f} {y - 9:.1f}l5 5l-5 5l-5 -5Z", "changed")
         elif kind == "flag":
             canvas.path(f"M{x + 3:.1f} {y + 3:.1f}v-12h9l-2.5 3.5l2.5 3.5h-9", "flag warn")
         elif kind == "hatched":
