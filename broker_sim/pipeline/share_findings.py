@@ -90,7 +90,7 @@ def _redelivered(facts: ReportFacts) -> Iterable[Finding]:
         if open_:
             words += f"; {count(sum(row['records'] or 0 for row in open_), 'record')} of them still wait at the end"
         advice = (
-            "Its acquisition lock probably expired (group.share.record.lock.duration.ms): its consumer may have processed its records"
+            "That fits an expired acquisition lock (group.share.record.lock.duration.ms): its consumer may have processed its records"
             " for longer, and its late acknowledgement is refused. Fewer records per poll, faster work, a longer lock, or RENEW."
             if slow
             else "Released by its consumer, by a closed share session, or by an expired lock: it"

@@ -486,7 +486,9 @@ def test_compaction_is_known_from_missing_records() -> None:
 
 @pytest.mark.parametrize(("took", "severity"), [(9550, "note"), (4000, None), (10_000, "warn")])
 @pytest.mark.parametrize("source", ["journal", "log"])
-def test_a_rebalance_that_takes_longer_than_a_heartbeat_interval_is_a_note(source: str, took: int, severity: str | None) -> None:
+def test_a_rebalance_that_takes_longer_than_a_heartbeat_interval_is_a_note(
+    source: str, took: int, severity: str | None
+) -> None:
     known: dict[str, Any] = {"waited_ms": took, "waited_for": ["app-2"], "started_ms": None} if source == "log" else {}
     given = facts(rebalances=[rebalance(60_000, took, source=source, **known)])
     assert [one.severity for one in findings(given) if one.kind == "slow rebalance"] == ([severity] if severity else [])

@@ -296,7 +296,7 @@ def stall(**columns: Any) -> dict[str, Any]:
     ("columns", "told"),
     [
         ({}, ("stalled", "warn", "certain")),
-        ({"moved": 0}, ("stalled", "warn", "likely")),
+        ({"moved": 0}, ("stalled", "warn", "certain")),  # that it stayed there; why is advice
         ({"generations": 4}, ("poison", "bad", "likely")),
         (
             {"generations": 4, "pending": None},
@@ -307,6 +307,14 @@ def stall(**columns: Any) -> dict[str, Any]:
 def test_causes_of_a_stall(columns: dict[str, Any], told: tuple[str, str, str]) -> None:
     found = only(facts(stalls=[stall(**columns)]))
     assert (found.kind, found.severity, found.certainty) == told
+
+
+@pytest.mark.parametrize(("missing", "said"), [(0, True), (3, False)])
+def test_a_group_with_missing_generations_may_have_rebalanced(missing: int, said: bool) -> None:
+    """Compaction leaves the last generation alone, and generations that never became Stable have no record."""
+    later = rebalance(90_000, 10, source="log", started_ms=None, missing_before=missing)
+    found = only(facts(stalls=[stall()], rebalances=[later], journal=None))
+    assert ("did not rebalance" in found.text) is said
 
 
 SLOWED = row(
@@ -422,8 +430,9 @@ def test_an_open_transaction_beyond_its_timeout_hangs() -> None:
 
 
 def test_certainty_and_evidence_stand_in_the_text_and_in_json() -> None:
-    found = only(facts(stalls=[stall(moved=0)]))
+    found = only(facts(stalls=[stall(generations=4)]))
     assert "(likely)" in text([found])
+    assert "(certain)" in text([only(facts(stalls=[stall()]))])
     assert "Shown by 40 of __consumer_offsets-12." in text([found])
     assert found.to_dict()["evidence"] == [{"log": "__consumer_offsets-12", "offset": 40}]
     lines = Finding("coordinator moved", "note", 1, "x", lines=("/var/log/kafka/server.log:88",)).to_dict()["evidence"]
