@@ -59,6 +59,7 @@ KINDS = {
     "poll timeout": "a member left after max.poll.interval.ms",
     "departed": "a member left, or its session expired, and it did not rejoin (log)",
     "churn": "many sessions of a group expired (journal)",
+    "protocol change": "a group went from one rebalance protocol to another (log)",
     "regression": "a committed offset decreased",
     "reset": "offsets were reset by a tool or a program",
     "stalled": "a committed offset did not advance although there were records",

@@ -60,6 +60,15 @@ def test_a_partition_with_records_to_read_whose_offset_does_not_advance_while_ot
     assert (found["pending"], found["commits"], found["members"], found["generations"]) == (50, 19, True, 0)
 
 
+@pytest.mark.parametrize(("members", "known"), [(None, None), (0, False), (1, True)])
+def test_a_log_that_lacks_the_members_of_a_group_does_not_show_whether_it_had_any(
+    members: int | None, known: bool | None
+) -> None:
+    state = {"at_ms": T0 + 15_000, "members": members, "generation": None}
+    found = stalls(windows(*STANDS, ahead=50), windows(*GOES_ON, partition=1), states=[*STATE, state])
+    assert [one["members"] for one in found] == [known]
+
+
 def test_an_offset_at_the_log_end_that_does_not_advance_is_no_stall() -> None:
     assert stalls(windows(*range(0, 100, 10), *[100] * 20), windows(*GOES_ON, partition=1)) == []
 
