@@ -222,6 +222,8 @@ def claims(rebalances: list[dict[str, Any]]) -> Iterator[str]:
     for row in rebalances:
         group, change = original(row["group"])
         known = whole[group].get(row["log_offset"])
+        if row["cause_certainty"] == "likely":
+            continue
         if not row["whole"]:
             if row["cause"] not in (None, "unknown"):
                 yield f"{group}, {change}, {row['generation']}: the cause is {row['cause']}"

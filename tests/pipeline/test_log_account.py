@@ -143,6 +143,16 @@ def test_a_departed_member_left_or_expired_and_the_last_one_leaves_the_group_emp
     assert (last["cause"], last["end"], last["size_after"], last["cause_certainty"]) == ("departed", "empty", 0, None)
 
 
+@pytest.mark.parametrize(("between", "cause"), [(0, "join"), (1, "join"), (5, None)])
+def test_an_epoch_2_far_behind_its_only_member_is_not_the_first(between: int, cause: str | None) -> None:
+    """Since 4.2 a group begins with epoch 2. Compaction leaves the last epoch of a group, and its member's first record."""
+    group = Modern().record("MemberMetadata", 0, "a", {"clientId": "c-a"})
+    group.place += between
+    group.record("Metadata", 0, epoch=2)
+    (row,) = group.reader.rows()
+    assert (row["cause"], row["whole"]) == (cause, cause is not None)
+
+
 def test_a_static_member_that_left_temporarily_delays_no_member() -> None:
     group = Modern().joins(0, "a", 1, "i").reaches(0, "a", 1).reaches(5, "a", -2).joins(10, "b", 2).reaches(11, "b", 2)
     assert list(group.reader.rows())[-1]["end"] == "stable"
