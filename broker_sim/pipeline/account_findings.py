@@ -16,7 +16,7 @@ from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count, is_other, times
 from broker_sim.journal import INSIDE
 from broker_sim.pipeline.facts import ReportFacts, Row
-from broker_sim.pipeline.finding import LONG_MS, Finding, by_group
+from broker_sim.pipeline.finding import LONG_MS, Finding, by_group, certainty_of
 from broker_sim.pipeline.log_findings import is_orderly
 from broker_sim.pipeline.phrases import at_of, named, records_of, short_member, when
 from broker_sim.pipeline.reset_findings import resets
@@ -29,6 +29,7 @@ from broker_sim.pipeline.stall_ends import (
     disconnected,
     ended_with,
     generation_at_end,
+    rebalanced,
     still_members,
 )
 
@@ -88,7 +89,7 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
                 f". The same {times(len(lost) - 1)} more until {when(at_of(lost[-1][0]) or 0)}:"
                 f" {named(name for _, names in lost[1:] for name in names)}"
             )
-        certainty = "likely" if first["cause_certainty"] == "likely" else "certain"
+        certainty = certainty_of(row for row, _ in lost)
         classic = first.get("kind") in (None, "classic")
         sent = "LeaveGroup" if classic else "leaving heartbeat"
         advice = f"No {sent} arrived: it may have crashed, been killed or lost its connection, or have had no time to send heartbeats."
@@ -134,7 +135,7 @@ def _polled(facts: ReportFacts) -> Iterable[Finding]:
             continue
         first = late[0]
         clients = [name or "a member" for row in late for name in row["who_clients"] or ()]
-        is_certain = first["cause_certainty"] == "certain"
+        is_certain = certainty_of(late) == "certain" and first["cause_certainty"] is not None
         what = (
             "reported that the poll timeout (max.poll.interval.ms) expired, and left"
             if is_certain
@@ -155,7 +156,7 @@ def _polled(facts: ReportFacts) -> Iterable[Finding]:
             first["coordinator_partition"],
             at_of(first),
             at_of(late[-1]),
-            first["cause_certainty"] or "likely",
+            "certain" if is_certain else "likely",
             records_of(late),
             tuple(line for row in late for line in row["evidence_lines"] or ()),
         )
@@ -186,59 +187,63 @@ def _stalled(facts: ReportFacts) -> Iterable[Finding]:
         evidence = tuple((row["log_partition"], row["log_offset"]) for row in rows if row["log_offset"] is not None)
         at = (group, worst["log_partition"], worst["from_ms"], worst["to_ms"])
         if again:
-            words += f", while the group began {count(worst['generations'], 'generation')}"
-            died = _died(facts, group, worst)
-            if died:
-                words += f", {died} of them after a member's session expired"
-            # members that send LeaveGroup are restarted by an operator; those whose sessions expire there crash on a record
-            failing = commits_may_have_failed(facts, worst)
-            is_certain = not failing and (
-                died >= FEW or (worst["pending"] is not None and not _restarted(facts, group, worst))
-            )
-            yield Finding(
-                "poison",
-                "bad" if is_certain else "note",
-                310 if is_certain else 75,
-                f"{words}.",
-                "This is how it looks if the record at that offset crashes each consumer, which restarts and reads"
-                " it again: look at that"
-                " record, and"
-                " at what the consumers logged last. Skip it (a reset by one), or make the application handle it."
-                + (f" {FAILING}" if failing else ""),
-                *at,
-                "likely" if is_certain else "possible",
-                evidence,
-            )
+            yield _poison(facts, worst, words, at, evidence)
         elif worst["members"] and worst["pending"]:
-            others = "while other partitions moved on" if worst["moved"] else "and none of its partitions moved"
-            words += f", {others}"
-            end_ms = worst["to_ms"] if worst["to_ms"] is not None else worst["from_ms"] + worst["stalled_ms"]
-            if not worst["generations"] and not rebalancing_ms(facts, group, worst["from_ms"], end_ms):
-                words += "; the group did not rebalance"
-            holder = _holder(facts, worst)
-            generation = None if holder else generation_at_end(facts, worst)
-            if generation is not None:
-                words = words.replace("; the group did not rebalance", "") + ended_with(generation)
-            dead = [] if holder or generation is not None or worst["to_ms"] is not None else disconnected(facts, worst)
-            words += still_members(dead)
-            yield Finding(
-                "stalled",
-                "warn",
-                160 + min(worst["stalled_ms"] / 10_000, 60),
-                f"{words}{holder}.",
-                _HELD_ADVICE
-                if holder
-                else DISCONNECTED
-                if dead
-                else REBALANCED
-                if generation is not None
-                else f"{_ALONE} {FAILING}"
-                if not worst["moved"] or commits_may_have_failed(facts, worst)
-                else _ALONE,
-                *at,
-                "certain" if worst["moved"] else "likely",
-                evidence + (() if generation is None else records_of([generation])),
-            )
+            yield _stood(facts, worst, words, at, evidence)
+
+
+_At = tuple[str, int | None, int, int | None]
+"""Of a finding: group, partition of `__consumer_offsets`, when it began and ended."""
+_Records = tuple[tuple[int, int], ...]
+
+
+def _poison(facts: ReportFacts, worst: Row, words: str, at: _At, evidence: _Records) -> Finding:
+    group = worst["group"]
+    words += f", while the group began {count(worst['generations'], 'generation')}"
+    died = _died(facts, group, worst)
+    if died:
+        words += f", {died} of them after a member's session expired"
+    # members that send LeaveGroup are restarted by an operator; those whose sessions expire there crash on a record
+    failing = commits_may_have_failed(facts, worst)
+    one_cause = not failing and (died >= FEW or (worst["pending"] is not None and not _restarted(facts, group, worst)))
+    return Finding(
+        "poison",
+        "bad" if one_cause else "note",
+        310 if one_cause else 75,
+        f"{words}.",
+        "This is how it looks if the record at that offset crashes each consumer, which restarts and reads it again: look at that"
+        " record, and at what the consumers logged last. Skip it (a reset by one), or make the application handle it."
+        + (f" {FAILING}" if failing else ""),
+        *at,
+        "likely" if one_cause else "possible",
+        evidence,
+    )
+
+
+def _stood(facts: ReportFacts, worst: Row, words: str, at: _At, evidence: _Records) -> Finding:
+    """An offset that did not advance while the group had members and records to read."""
+    words += ", while other partitions moved on" if worst["moved"] else ", and none of its partitions moved"
+    end_ms = worst["to_ms"] if worst["to_ms"] is not None else worst["from_ms"] + worst["stalled_ms"]
+    holder = _holder(facts, worst)
+    generation = None if holder else generation_at_end(facts, worst)
+    if generation is not None:
+        words += ended_with(generation)
+    elif not rebalanced(facts, worst) and not rebalancing_ms(facts, worst["group"], worst["from_ms"], end_ms):
+        words += "; the group did not rebalance"
+    dead = [] if holder or generation is not None or worst["to_ms"] is not None else disconnected(facts, worst)
+    advice = _HELD_ADVICE if holder else DISCONNECTED if dead else _ALONE if generation is None else REBALANCED
+    if advice == _ALONE and (not worst["moved"] or commits_may_have_failed(facts, worst)):
+        advice = f"{_ALONE} {FAILING}"
+    return Finding(
+        "stalled",
+        "warn",
+        160 + min(worst["stalled_ms"] / 10_000, 60),
+        f"{words}{still_members(dead)}{holder}.",
+        advice,
+        *at,
+        "certain",
+        evidence + (() if generation is None else records_of([generation])),
+    )
 
 
 _ALONE = "Its owner may still process one record, retry it, have paused the partition, or wait for something: look at that member."

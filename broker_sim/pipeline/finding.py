@@ -25,6 +25,7 @@ __all__ = [
     "SEVERITIES",
     "Finding",
     "by_group",
+    "certainty_of",
     "current_kind",
     "matching",
 ]
@@ -58,6 +59,7 @@ KINDS = {
     "poll timeout": "a member left after max.poll.interval.ms",
     "departed": "a member left, or its session expired, and it did not rejoin (log)",
     "churn": "many sessions of a group expired (journal)",
+    "protocol change": "a group went from one rebalance protocol to another (log)",
     "regression": "a committed offset decreased",
     "reset": "offsets were reset by a tool or a program",
     "stalled": "a committed offset did not advance although there were records",
@@ -114,7 +116,8 @@ WITNESSES = 3
 """So many groups must agree on the number of partitions of `__consumer_offsets`: fewer do not show it."""
 
 CERTAINTIES = ("certain", "likely", "possible")
-"""How sure a finding is: the records or lines leave no doubt; they fit no other usual cause; they fit this cause and others."""
+"""How certain a finding's sentence is, by the rule in docs/pipeline.md (Certainty): records, events or lines state it; it is the only
+usual cause that fits them within a bound; others fit as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,10 @@ class Finding:
     certainty: str = "certain"
     records: tuple[tuple[int, int], ...] = ()
     lines: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.certainty not in CERTAINTIES or (self.certainty == "possible" and self.severity in ("warn", "bad")):
+            raise ValueError(f"{self.kind}: no finding is {self.severity} and {self.certainty}")
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: ``evidence`` has both kinds of links."""
@@ -175,6 +182,11 @@ def _short_line(text: str) -> str:
 def current_kind(name: str) -> str:
     """The kind of finding, or the severity, that ``--fail-on`` names. Warns (FutureWarning) of a former name."""
     return current(name, FORMER_KINDS, "--fail-on: the kind of finding")
+
+
+def certainty_of(rows: Iterable[Row]) -> str:
+    """Of a sentence about rebalances: `likely` if the cause of one of them is derived."""
+    return "likely" if any(row.get("cause_certainty") == "likely" for row in rows) else "certain"
 
 
 def by_group(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:

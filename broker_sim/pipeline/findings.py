@@ -511,8 +511,8 @@ def text(findings: Iterable[Finding]) -> str:
     lines = []
     for finding in findings:
         at = "" if finding.at_ms is None else f"{date(finding.at_ms)} {clock(finding.at_ms)}  "
-        unsure = "" if finding.certainty == "certain" else f" ({finding.certainty})"
-        lines.append(f"{at}{finding.text}{unsure}")
+        certainty = "" if finding.severity == "good" else f" ({finding.certainty})"
+        lines.append(f"{at}{finding.text}{certainty}")
         if finding.advice:
             lines.append(f"    {finding.advice}")
         if finding.records or finding.lines:

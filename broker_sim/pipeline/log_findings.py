@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count, late_to_rejoin, times
 from broker_sim.pipeline.facts import ReportFacts, Row
-from broker_sim.pipeline.finding import LONG_MS, NOTED_MS, OFTEN, OFTEN_MS, Finding, by_group
+from broker_sim.pipeline.finding import LONG_MS, NOTED_MS, OFTEN, OFTEN_MS, Finding, by_group, certainty_of
 from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, named, records_of, when, who
 
 __all__ = ["ABOUT_GENERATIONS", "is_orderly"]
@@ -116,7 +116,7 @@ def _storms(facts: ReportFacts) -> Iterable[Finding]:
                 run[0]["coordinator_partition"],
                 _at(run[0]),
                 _at(run[-1]),
-                "certain",
+                certainty_of(row for row in run if row["cause"] in _CAUSES),
                 records_of(run),
                 tuple(line for row in run for line in (row.get("evidence_lines") or ())[:1]),
             )
@@ -289,4 +289,34 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
             )
 
 
-ABOUT_GENERATIONS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (_storms, _late, _lost)
+_PROTOCOLS = {
+    "classic": "classic",
+    "consumer": "consumer (KIP-848)",
+    "streams": "streams (KIP-1071)",
+    "share": "share (KIP-932)",
+}
+
+
+def _changed_over(facts: ReportFacts) -> Iterable[Finding]:
+    """Groups that changed to another protocol: an upgrade to the consumer protocol, a downgrade to the classic one."""
+    for group, rows in _generations(facts):
+        stored = sorted((row for row in rows if row.get("log_offset") is not None), key=lambda row: row["log_offset"])
+        for before, row in pairwise(stored):
+            was, now = before.get("kind") or "classic", row.get("kind") or "classic"
+            if was == now:
+                continue
+            what = "epoch" if now != "classic" else "generation"
+            words = (
+                f"{group} went from the {_PROTOCOLS[was]} protocol to the {_PROTOCOLS[now]} one: {what} {row['generation']} at"
+                f" {when(_at(row))} is the first of it in the log"
+            )
+            advice = (
+                "The group was converted, with its first member of the other protocol or without its last one of the former, or was"
+                " deleted and created again. Brokers log a conversion."
+            )
+            partition = row["coordinator_partition"]
+            at = (group, partition, _at(row), None, "certain", records_of([before, row]))
+            yield Finding("protocol change", "note", 66, f"{words}.", advice, *at)
+
+
+ABOUT_GENERATIONS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (_storms, _late, _lost, _changed_over)

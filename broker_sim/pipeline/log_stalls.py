@@ -105,7 +105,7 @@ def _stall(first: Row, rows: list[Row], to_ms: int | None, lasted: int) -> dict[
 
 
 def _meanwhile(states: list[Row], from_ms: int, to_ms: int) -> dict[str, Any]:
-    """What became of the group: generations that began, and whether it had members all the time."""
+    """What became of the group: generations that began, and whether it had members all the time (None: it is not known)."""
     inside = [row for row in states if row["at_ms"] is not None and from_ms < row["at_ms"] <= to_ms]
     before = [row for row in states if row["at_ms"] is not None and row["at_ms"] <= from_ms]
     sizes = [row["members"] for row in (*before[-1:], *inside)]

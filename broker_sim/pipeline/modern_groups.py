@@ -46,6 +46,8 @@ RECORDS = rf"^({_RECORD}|{EPOCHS})$"
 _TYPE = re.compile(rf"^{_RECORD}$")
 _FIRST_SINCE_4_2 = 2
 """A group's first epoch with a member since 4.2; before, it was 1. It comes with its first member's record."""
+_AT_ONCE = 2
+"""So many records after its first member's is a group's first epoch."""
 _AWAY = -2
 """Member epoch of a static member that has left for a while."""
 _STABLE = {"Consumer": 0, "Share": 0, "Streams": 1}
@@ -111,6 +113,8 @@ class ModernGroup:
         self._shown: tuple[int | None, set[str]] = None, set()
         self._held: dict[str, Any] | None = None
         self._members: dict[str, tuple[str | None, str | None]] = {}
+        self._places: dict[str, int | None] = {}
+        """member -> the offset of its last record."""
         self._about: dict[str, dict[str, Any]] = {}
         self._before: dict[str, tuple[str | None, str | None]] = {}
         self._epochs: dict[str, int] = {}
@@ -166,9 +170,13 @@ class ModernGroup:
         elif kind[2] == "Metadata" or is_described:  # the records of the request's members come before
             self._show(row)
 
-    def _begins(self, epoch: int) -> bool:
-        """Whether a group of which nothing was known begins with that epoch."""
-        return epoch == 1 or (epoch == _FIRST_SINCE_4_2 and len(self._members) == 1)
+    def _begins(self, epoch: int, place: int | None) -> bool:
+        """Whether a group of which nothing was known begins with that epoch. Since 4.2 the first epoch follows the record of its member
+        (of a streams group, and its topology); an epoch 2 farther away has lost its epoch 1 to the log cleaner."""
+        if epoch != _FIRST_SINCE_4_2 or len(self._members) != 1:
+            return epoch == 1
+        member = next((self._places.get(name) for name in self._members), None)
+        return place is None or member is None or place - member <= _AT_ONCE
 
     def ended(self) -> None:
         """There are no more records."""
@@ -197,7 +205,7 @@ class ModernGroup:
             self._held["members"] = state["members"]
             return
         self.ended()
-        if first and self._epoch == _FIRST_SINCE_4_2 and self._begins(_FIRST_SINCE_4_2):
+        if first and self._epoch == _FIRST_SINCE_4_2 and self._begins(_FIRST_SINCE_4_2, row["place"]):
             self.states.append({**state, "generation": self._epoch - 1, "members": [], "log_offset": row["place"] - 1})
             self.states.append(state)
         elif first and (self._epoch or 0) > 1:
@@ -220,10 +228,12 @@ class ModernGroup:
         if row["detail"] is None:
             self._was_there(member, row)
             self._members.pop(member, None)
+            self._places.pop(member, None)
             self._about.pop(member, None)
             self._epochs.pop(member, None)
         else:
             value = json.loads(row["detail"])
+            self._places[member] = row["place"]
             known = self._members[member] = (value.get("clientId"), value.get("instanceId"))
             if known[1] is not None:
                 self._replace(member, known[1], row["ts_ms"])
@@ -276,7 +286,7 @@ class ModernGroup:
         clients = {name: member[0] for name, member in (self._before | self._members).items()}
         waits = {name for name in self._members if self._epochs.get(name) != _AWAY}
         before, preexisting = self._epoch, row.get("found") is not None
-        if before is None and not preexisting and self._begins(row["generation"]):
+        if before is None and not preexisting and self._begins(row["generation"], row["place"]):
             before = row["generation"] - 1
         step: EpochStep | None = row.get("step")
         epoch = _Epoch(

@@ -125,7 +125,7 @@ def _regressions(facts: ReportFacts) -> Iterable[Finding]:
             worst["log_partition"],
             worst["at_ms"],
             max(row["at_ms"] for row in rows),
-            "certain" if log_lines or how in ("reset", "deleted", "truncated") else "likely" if how else "possible",
+            "certain",
             tuple((row["log_partition"], row["log_offset"]) for row in rows if row["log_partition"] is not None),
             tuple(f"{mark['file']}:{mark['line']}" for mark in log_lines),
         )

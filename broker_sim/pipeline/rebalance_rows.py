@@ -154,6 +154,12 @@ class _GroupRows:
             row = {"coordinator_partition": self.partition, "kind": "classic", **_of_records(generation)}
             seen = self._progress.get(number, {})
             self._committed(row, generation, seen)
+            if (
+                number == 1
+                and row["cause"] == "metadata change"
+                and self._may_be_converted(self.records.generations[0])
+            ):
+                row["cause_certainty"] = LIKELY
             row |= self._over.cause(number)
             window = self.lines.of(generation.generation, generation.stored_ms)
             if window is not None:
@@ -188,6 +194,11 @@ class _GroupRows:
                 lines = [*(row.get("evidence_lines") or ()), line]
                 row |= {"cause": "poll timeout", "cause_certainty": CERTAIN, "evidence_lines": lines}
         return row
+
+    @staticmethod
+    def _may_be_converted(first: Generation) -> bool:
+        """Whether the group's first record in the log may be that of a downgrade, whose consumer group the log cleaner has removed."""
+        return first.old is None and first.generation > 1
 
     def _committed(self, row: dict[str, Any], generation: Generation, seen: dict[str, list[int]]) -> None:
         """Add what commits show of a generation's cause and duration."""

@@ -120,7 +120,7 @@ def _redelivered(facts: ReportFacts) -> Iterable[Finding]:
         advice = (
             _ADVICE[why[0]["action"]]
             if why
-            else "Its acquisition lock probably expired (group.share.record.lock.duration.ms): its consumer may have processed its"
+            else "That fits an expired acquisition lock (group.share.record.lock.duration.ms): its consumer may have processed its"
             f" records for longer, and its late acknowledgement is refused. {_LONGER}"
             if slow
             else "Released by its consumer, by a closed share session, or by an expired lock: it"

@@ -17,7 +17,7 @@ from broker_sim.explain.holdups import PERHAPS_ALIVE, dead_in_words, in_words
 from broker_sim.explain.holdups import advice as advice_about
 from broker_sim.explain.phrases import count, is_other, joined
 from broker_sim.pipeline.facts import ReportFacts, Row
-from broker_sim.pipeline.finding import LAGS, LONG_MS, NOTED_MS, Finding, by_group
+from broker_sim.pipeline.finding import LAGS, LONG_MS, NOTED_MS, Finding, by_group, certainty_of
 from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, are_static, cause, named, records_of, short_member, when
 from broker_sim.pipeline.streams_findings import late_revocation
 
@@ -52,7 +52,8 @@ def _lasted(row: Row) -> int:
 
 
 def _long(facts: ReportFacts, rows: Iterable[Row], least_ms: int = LONG_MS) -> list[list[Row]]:
-    """The series of one group that took long (``least_ms``), or timed members out; not of a share group, whose members wait for no other one."""
+    """The series of one group that took long (``least_ms``), or timed members out; not of a share group, whose members wait for no
+    other one."""
     timed = [
         row
         for row in rows
@@ -303,7 +304,7 @@ def _slow(facts: ReportFacts) -> Iterable[Finding]:
             row["coordinator_partition"],
             row["started_ms"],
             shown[-1]["ended_ms"],
-            "certain",
+            certainty_of(shown),
             records_of(shown),
             tuple(line for one in shown for line in one.get("evidence_lines") or ()),
         )

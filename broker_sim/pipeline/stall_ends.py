@@ -16,6 +16,7 @@ __all__ = [
     "disconnected",
     "ended_with",
     "generation_at_end",
+    "rebalanced",
     "still_members",
 ]
 
@@ -39,6 +40,16 @@ def generation_at_end(facts: ReportFacts, stall: Row) -> Row | None:
         if at_ms is not None and at_ms > stall["from_ms"] and abs(at_ms - stall["to_ms"]) <= _AT_ONCE_MS:
             return row
     return None
+
+
+def rebalanced(facts: ReportFacts, stall: Row) -> bool:
+    """Whether a group rebalanced meanwhile, as far as the log shows it: a generation's record, or the next one does not follow the last
+    before (its records were removed by compaction, or it never became Stable)."""
+    if stall["generations"]:
+        return True
+    later = [row for row in facts.of_group(facts.rebalances, stall["group"]) if (at_of(row) or 0) >= stall["from_ms"]]
+    following = min(later, key=lambda row: at_of(row) or 0, default=None)
+    return following is not None and bool(following["missing_before"])
 
 
 def ended_with(row: Row) -> str:

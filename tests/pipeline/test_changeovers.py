@@ -7,6 +7,7 @@ one of the same group.instance.id.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +76,14 @@ def test_where_a_static_member_comes_back_with_the_classic_protocol_there_is_no_
     ]
     assert told == [("classic", 0, 1, 0, 1), ("consumer", 1, 2, 1, 2), ("classic", 2, 3, 2, 1)]
     assert rows[-1]["cause"] == ("rejoin" if lines else "departed")
+
+
+def test_a_change_of_the_protocol_is_a_note(tmp_path: Path) -> None:
+    rebalances_of("4.4.0", tmp_path, lines=False)
+    found = json.loads((tmp_path / "out" / "findings.json").read_text(encoding="utf-8"))["findings"]
+    changes = [one for one in found if one["kind"] == "protocol change" and one["group"] == "up-leave"]
+    assert [(one["severity"], one["certainty"], len(one["evidence"])) for one in changes] == [
+        ("note", "certain", 2)
+    ] * 2
+    assert "from the classic protocol to the consumer (KIP-848) one: epoch 2 at" in changes[0]["text"]
+    assert "from the consumer (KIP-848) protocol to the classic one: generation 3 at" in changes[1]["text"]

@@ -60,6 +60,15 @@ def test_a_partition_with_records_to_read_whose_offset_does_not_advance_while_ot
     assert (found["pending"], found["commits"], found["members"], found["generations"]) == (50, 19, True, 0)
 
 
+@pytest.mark.parametrize(("members", "known"), [(None, None), (0, False), (1, True)])
+def test_a_log_that_lacks_the_members_of_a_group_does_not_show_whether_it_had_any(
+    members: int | None, known: bool | None
+) -> None:
+    state = {"at_ms": T0 + 15_000, "members": members, "generation": None}
+    found = stalls(windows(*STANDS, ahead=50), windows(*GOES_ON, partition=1), states=[*STATE, state])
+    assert [one["members"] for one in found] == [known]
+
+
 def test_an_offset_at_the_log_end_that_does_not_advance_is_no_stall() -> None:
     assert stalls(windows(*range(0, 100, 10), *[100] * 20), windows(*GOES_ON, partition=1)) == []
 
@@ -132,6 +141,16 @@ def test_a_departed_member_left_or_expired_and_the_last_one_leaves_the_group_emp
     group.record("CurrentMemberAssignment", 50, "a").record("MemberMetadata", 50, "a").record("Metadata", 50, epoch=2)
     last = list(group.reader.rows())[-1]
     assert (last["cause"], last["end"], last["size_after"], last["cause_certainty"]) == ("departed", "empty", 0, None)
+
+
+@pytest.mark.parametrize(("between", "cause"), [(0, "join"), (1, "join"), (5, None)])
+def test_an_epoch_2_far_behind_its_only_member_is_not_the_first(between: int, cause: str | None) -> None:
+    """Since 4.2 a group begins with epoch 2. Compaction leaves the last epoch of a group, and its member's first record."""
+    group = Modern().record("MemberMetadata", 0, "a", {"clientId": "c-a"})
+    group.place += between
+    group.record("Metadata", 0, epoch=2)
+    (row,) = group.reader.rows()
+    assert (row["cause"], row["whole"]) == (cause, cause is not None)
 
 
 def test_a_static_member_that_left_temporarily_delays_no_member() -> None:
@@ -296,7 +315,7 @@ def stall(**columns: Any) -> dict[str, Any]:
     ("columns", "told"),
     [
         ({}, ("stalled", "warn", "certain")),
-        ({"moved": 0}, ("stalled", "warn", "likely")),
+        ({"moved": 0}, ("stalled", "warn", "certain")),  # that it stayed there; why is advice
         ({"generations": 4}, ("poison", "bad", "likely")),
         (
             {"generations": 4, "pending": None},
@@ -307,6 +326,14 @@ def stall(**columns: Any) -> dict[str, Any]:
 def test_causes_of_a_stall(columns: dict[str, Any], told: tuple[str, str, str]) -> None:
     found = only(facts(stalls=[stall(**columns)]))
     assert (found.kind, found.severity, found.certainty) == told
+
+
+@pytest.mark.parametrize(("missing", "said"), [(0, True), (3, False)])
+def test_a_group_with_missing_generations_may_have_rebalanced(missing: int, said: bool) -> None:
+    """Compaction leaves the last generation alone, and generations that never became Stable have no record."""
+    later = rebalance(90_000, 10, source="log", started_ms=None, missing_before=missing)
+    found = only(facts(stalls=[stall()], rebalances=[later], journal=None))
+    assert ("did not rebalance" in found.text) is said
 
 
 SLOWED = row(
@@ -422,8 +449,9 @@ def test_an_open_transaction_beyond_its_timeout_hangs() -> None:
 
 
 def test_certainty_and_evidence_stand_in_the_text_and_in_json() -> None:
-    found = only(facts(stalls=[stall(moved=0)]))
+    found = only(facts(stalls=[stall(generations=4)]))
     assert "(likely)" in text([found])
+    assert "(certain)" in text([only(facts(stalls=[stall()]))])
     assert "Shown by 40 of __consumer_offsets-12." in text([found])
     assert found.to_dict()["evidence"] == [{"log": "__consumer_offsets-12", "offset": 40}]
     lines = Finding("coordinator moved", "note", 1, "x", lines=("/var/log/kafka/server.log:88",)).to_dict()["evidence"]

@@ -100,7 +100,7 @@ def test_a_group_that_begins_anew_after_its_deletion_was_reset_in_between() -> N
 
 # ------------------------------------------------------------------------------------------------ whose commit it was
 
-EMPTIED = {"took": 0, "end": "empty", "size_after": 0, "cause": "departed", "source": "log"}
+EMPTIED: dict[str, Any] = {"took": 0, "end": "empty", "size_after": 0, "cause": "departed", "source": "log"}
 
 
 def committed_without_members(*rebalances: dict[str, Any], after: int = 20_000, back: int = 0, **others: Any) -> Any:

@@ -130,7 +130,7 @@ def html(facts: ReportFacts, findings: Sequence[Finding]) -> str:
                 "when": _moment(finding.at_ms),
                 "text": finding.text,
                 "advice": finding.advice,
-                "certainty": "" if finding.certainty == "certain" else finding.certainty,
+                "certainty": "" if finding.severity == "good" else finding.certainty,
                 "evidence": finding.evidence(),
                 "links": _links(finding),
             }
