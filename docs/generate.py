@@ -250,7 +250,7 @@ def pins() -> str:
 
 def pipeline_tables() -> str:
     """The columns of every table of the pipeline."""
-    from broker_sim.pipeline.run import derived, tables_of_tables
+    from broker_sim.pipeline.derived import derived, tables_of_tables
     from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED
     from broker_sim.pipeline.tables.events import EVENTS
     from broker_sim.pipeline.tables.log_lines import LOG_LINES

@@ -10,7 +10,7 @@ Rules:
    back in offset or time, and lie in the same window of time; if no record of its group lies between it and either of them; and if its
    group has members then. The first two and the last one of a key in a block are kept, so that what comes of the union of all blocks
    is what comes of the whole log. Records of other kinds are kept, and with them the commits of keys that belong to a transaction.
-2. A commit that is kept has in ``records`` how many it stands for: itself, and those of its key that were left out before it.
+2. A commit that is kept has in ``records`` how many it represents: itself, and those of its key that were left out before it.
 3. The pauses of a log partition and of a group are counted by their length (`PARTITION`, `GROUP`: JSON in ``detail``, one for each
    block): a histogram, the long ones themselves, and what is needed at the seams. `log_stuck` puts them together.
 4. A block ends with its segment: records of one segment come one after the other wherever a reader gets them.
@@ -56,7 +56,7 @@ NEEDED = (
 """Columns of OFFSET_LOG that a pass reads."""
 
 _RECORDS = ColumnSpec(
-    "records", LONG, "records of the log that the row stands for: itself, and commits of its key left out before it"
+    "records", LONG, "records of the log that the row represents: itself, and commits of its key left out before it"
 )
 CONDENSED = TableSchema(
     "condensed", (*OFFSET_LOG.columns, _RECORDS), "The records of an offset_log without commits that tell nothing."

@@ -25,6 +25,7 @@ from broker_sim.common.clock import stopwatch
 from broker_sim.common.text import UsageError, clock, date, visible
 from broker_sim.explain.phrases import count
 from broker_sim.pipeline import files, findings, inputs
+from broker_sim.pipeline.derived import derived, tables_of_tables
 from broker_sim.pipeline.duck.frames import Frame
 from broker_sim.pipeline.duck.session import DuckSession, is_installed, need_duckdb
 from broker_sim.pipeline.engine import functions as f
@@ -39,8 +40,8 @@ from broker_sim.pipeline.scope import ALL, Scope, pattern_of
 from broker_sim.pipeline.segments import Skipped
 from broker_sim.pipeline.share_logs import rows_of_shares
 from broker_sim.pipeline.tables import events as journal
-from broker_sim.pipeline.tables.coordinator_hotspots import COORDINATOR_HOTSPOTS, LOG_SIZES, coordinator_hotspots
-from broker_sim.pipeline.tables.lag import LAG, LOG_ENDS, journal_ends, lag, window_ms_for
+from broker_sim.pipeline.tables.coordinator_hotspots import LOG_SIZES
+from broker_sim.pipeline.tables.lag import LOG_ENDS, journal_ends, window_ms_for
 from broker_sim.pipeline.tables.offset_log import journal_log, offset_log
 from broker_sim.pipeline.transaction_logs import rows_of_data, rows_of_journal, rows_of_state
 
@@ -55,12 +56,10 @@ __all__ = [
     "RunOptions",
     "RunResult",
     "at_work",
-    "derived",
     "engine_for",
     "pipeline",
     "settings",
     "spark_s_reason",
-    "tables_of_tables",
 ]
 
 
@@ -273,78 +272,6 @@ def spark_s_reason(error: Exception) -> str | None:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     found = [line for line in lines if line.startswith(("Caused by:", "broker_sim.", "pyspark.errors"))]
     return f"Spark failed: {(found[-1] if found else lines[0] if lines else type(error).__name__)[:500]}"
-
-
-def derived(
-    events: DataFrame,
-    log: DataFrame,
-    ends: DataFrame,
-    window_ms: int,
-    *,
-    logged: bool = True,
-    sizes: DataFrame | None = None,
-    lines: DataFrame | None = None,
-    seen: DataFrame | None = None,
-    shares: DataFrame | None = None,
-    short: Condensed | None = None,
-) -> dict[TableSchema, Callable[[], DataFrame]]:
-    """The tables that are made of EVENTS, OFFSET_LOG, LOG_ENDS and LOG_LINES. ``logged``: whether ``log`` is one; else it is a
-    `journal_log`. ``sizes``: LOG_SIZES; ``seen``: SEEN, transactions; ``shares``: SEEN of share_deliveries; ``short``: the log,
-    condensed with that ``window_ms``: tables are made of it where it is given.
-
-    The modules are imported here, since they import an engine; the tables are functions, so that only requested ones are planned."""
-    from broker_sim.pipeline.tables.commit_refusals import COMMIT_REFUSALS, commit_refusals
-    from broker_sim.pipeline.tables.coordinator_moves import COORDINATOR_MOVES, coordinator_moves
-    from broker_sim.pipeline.tables.data_losses import DATA_LOSSES, data_losses
-    from broker_sim.pipeline.tables.duplicate_windows import DUPLICATE_WINDOWS, duplicate_windows
-    from broker_sim.pipeline.tables.groups import GROUPS, groups
-    from broker_sim.pipeline.tables.log_lines import LOG_LINES
-    from broker_sim.pipeline.tables.member_churn import MEMBER_CHURN, member_churn
-    from broker_sim.pipeline.tables.offset_deletions import OFFSET_DELETIONS, offset_deletions
-    from broker_sim.pipeline.tables.offset_regressions import OFFSET_REGRESSIONS, offset_regressions
-    from broker_sim.pipeline.tables.offset_resets import OFFSET_RESETS, offset_resets
-    from broker_sim.pipeline.tables.offset_skips import OFFSET_SKIPS, offset_skips
-    from broker_sim.pipeline.tables.rebalances import REBALANCES, rebalances
-    from broker_sim.pipeline.tables.share_deliveries import SEEN as SHARES_SEEN
-    from broker_sim.pipeline.tables.share_deliveries import SHARE_DELIVERIES, share_deliveries
-    from broker_sim.pipeline.tables.stuck_partitions import STUCK_PARTITIONS, stuck_partitions
-    from broker_sim.pipeline.tables.transactions import SEEN, TRANSACTIONS, transactions
-
-    whole = log
-    log = log if short is None else short.rows
-    real, source = (log, "log") if logged else (None, "journal")
-
-    def line_rows() -> DataFrame:
-        return LOG_LINES.none_like(log) if lines is None else lines
-
-    def begun() -> DataFrame:
-        return SEEN.none_like(log) if seen is None else seen
-
-    return {
-        GROUPS: lambda: groups(log),
-        LAG: lambda: lag(log, ends, window_ms),
-        OFFSET_REGRESSIONS: lambda: offset_regressions(log, source),
-        OFFSET_DELETIONS: lambda: offset_deletions(log, source, events),
-        COORDINATOR_HOTSPOTS: lambda: coordinator_hotspots(log, source, sizes),
-        OFFSET_RESETS: lambda: offset_resets(log),
-        TRANSACTIONS: lambda: transactions(log, begun(), line_rows()),
-        SHARE_DELIVERIES: lambda: share_deliveries(SHARES_SEEN.none_like(log) if shares is None else shares),
-        COORDINATOR_MOVES: lambda: coordinator_moves(log, line_rows()),
-        REBALANCES: lambda: rebalances(events, real, lines),
-        MEMBER_CHURN: lambda: member_churn(events, real),
-        DUPLICATE_WINDOWS: lambda: duplicate_windows(events),
-        OFFSET_SKIPS: lambda: offset_skips(events),
-        COMMIT_REFUSALS: lambda: commit_refusals(events),
-        DATA_LOSSES: lambda: data_losses(events, whole),
-        STUCK_PARTITIONS: lambda: stuck_partitions(events, whole if logged else None, lines, short),
-    }
-
-
-def tables_of_tables(log: DataFrame, tables: Mapping[str, DataFrame]) -> dict[TableSchema, Callable[[], DataFrame]]:
-    """The tables that are made of others, which are written by then: ``tables``, by their names."""
-    from broker_sim.pipeline.tables.offset_stalls import OFFSET_STALLS, offset_stalls
-
-    return {OFFSET_STALLS: lambda: offset_stalls(log, tables["lag"])}
 
 
 class PipelineRun:

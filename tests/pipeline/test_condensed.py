@@ -14,9 +14,9 @@ import pytest
 
 from broker_sim.pipeline.condensing import NEEDED
 from broker_sim.pipeline.condensing import condensed as of_batches
+from broker_sim.pipeline.derived import derived, tables_of_tables
 from broker_sim.pipeline.duck.session import DuckSession
 from broker_sim.pipeline.log_stuck import LEAST_MS, Pace, Silences
-from broker_sim.pipeline.run import derived, tables_of_tables
 from broker_sim.pipeline.schemas import OFFSET_LOG
 from broker_sim.pipeline.tables.condensed import condensed
 from broker_sim.pipeline.tables.coordinator_hotspots import COORDINATOR_HOTSPOTS

@@ -13,10 +13,10 @@ from typing import Any, get_args
 import pytest
 
 from broker_sim.explain.rebalances import Kind
+from broker_sim.pipeline.derived import derived
 from broker_sim.pipeline.duck.session import DuckSession
 from broker_sim.pipeline.engine import engine_of, functions
 from broker_sim.pipeline.lines import broker_lines, client_lines
-from broker_sim.pipeline.run import derived
 from broker_sim.pipeline.schemas import OFFSET_LOG, TableSchema
 from broker_sim.pipeline.scope import CONTEXT_MS, Scope
 from broker_sim.pipeline.segments import read_offsets

@@ -9,9 +9,9 @@ from broker_sim.pipeline.engine import functions as F
 from broker_sim.pipeline.schemas import TableSchema
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
-__all__ = ["ids", "moments", "none_of", "or_none", "place", "word"]
+__all__ = ["ids", "moments", "none_of", "or_none", "place", "records", "word"]
 
 
 def moments(name: str, ms: Column) -> list[Column]:
@@ -50,3 +50,8 @@ def or_none(table: TableSchema, name: str) -> Column:
 def ids(members: str, name: str) -> Column:
     """The field ``name`` of each element of an array."""
     return F.transform(F.col(members), lambda element: element[name])
+
+
+def records(log: DataFrame) -> Column:
+    """How many records of the log a row represents: of an offset_log, or of a CONDENSED."""
+    return F.col("records") if "records" in log.columns else F.lit(1)

@@ -2,7 +2,7 @@
 
 Rules:
 1. A table that reads `Condensed.rows` has the same rows as one that reads the whole log: a commit's neighbours of its key are there
-   wherever one of them matters (`condensing` has the rule), and ``records`` is how many of the log a row stands for.
+   wherever one of them matters (`condensing` has the rule), and ``records`` is how many of the log a row represents.
 2. It is one pass without a shuffle. What is shuffled afterwards grows with what happened, not with the commits of a group.
 """
 
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.schemas import OFFSET_LOG
+from broker_sim.pipeline.tables.groups import sizes
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-__all__ = ["SILENCE_MS", "Condensed", "condensed", "records"]
+__all__ = ["SILENCE_MS", "Condensed", "condensed"]
 
 SILENCE_MS = 10_000
 """Shorter silences of a partition are not reported."""
@@ -68,11 +68,6 @@ def condensed(
     )
 
 
-def records(log: DataFrame) -> SparkColumn:
-    """How many records a row stands for: of CONDENSED, or of an offset_log."""
-    return f.col("records") if "records" in log.columns else f.lit(1)
-
-
 @dataclass(frozen=True)
 class _Pass:
     """What Spark's workers call."""
@@ -92,8 +87,6 @@ class _Pass:
 
 def _outside(log: DataFrame) -> dict[tuple[str, int, str], tuple[list[int], list[int]]]:
     """By group that has members at any time, when it had none: from which log offset, and up to which. Few: changes of groups."""
-    from broker_sim.pipeline.tables.groups import sizes
-
     per = ["run_id", "log_partition", "group"]
     steps = sizes(log).select(*per, "log_offset", "members")
     had = steps.where(f.col("members") > 0).select(*per).distinct()

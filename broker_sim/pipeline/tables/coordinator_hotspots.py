@@ -16,7 +16,7 @@ from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.engine import on_its_engine
 from broker_sim.pipeline.finding import WITNESSES
 from broker_sim.pipeline.schemas import DOUBLE, INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema
-from broker_sim.pipeline.tables.condensed import records
+from broker_sim.pipeline.tables.columns import records
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn

@@ -16,8 +16,7 @@ from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.modern_groups import EPOCHS
 from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
-from broker_sim.pipeline.tables.columns import moments
-from broker_sim.pipeline.tables.condensed import records
+from broker_sim.pipeline.tables.columns import moments, records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -18,6 +18,7 @@ from broker_sim.pipeline.engine import Window, backwards, on_its_engine
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.modern_groups import EPOCHS
 from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, OFFSET_LOG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
+from broker_sim.pipeline.tables.columns import records
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -53,7 +54,9 @@ COMMITS = TableSchema(
             "leader epoch of the topic's partition that the client knew; -1 for none",
             "offset_log",
         ),
-        ColumnSpec("records", LONG, "commits it stands for, where the log is condensed; else 1", "offset_log"),
+        ColumnSpec(
+            "records", LONG, "commits that the row represents, where the log is condensed; else 1", "offset_log"
+        ),
     ),
     "The commits and deletions of offsets that took effect; of a transaction the last one of each partition.",
 )
@@ -130,7 +133,7 @@ def journal_log(events: DataFrame) -> DataFrame:
 @on_its_engine
 def commits(log: DataFrame) -> DataFrame:
     """The table COMMITS, from an offset_log, or a CONDENSED."""
-    log = log if "records" in log.columns else log.withColumn("records", f.lit(1))
+    log = log.withColumn("records", records(log))
     kinds = ("commit", "commit_tombstone")
     at = f.coalesce("record_ts_ms", "commit_ts_ms")
     plain = log.where(f.col("kind").isin(*kinds) & ~f.coalesce("is_txn", f.lit(False)))
