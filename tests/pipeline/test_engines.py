@@ -20,6 +20,7 @@ from broker_sim.pipeline.lines import broker_lines, client_lines
 from broker_sim.pipeline.schemas import OFFSET_LOG, TableSchema
 from broker_sim.pipeline.scope import CONTEXT_MS, Scope
 from broker_sim.pipeline.segments import read_offsets
+from broker_sim.pipeline.tables.condensed import condensed
 from broker_sim.pipeline.tables.coordinator_hotspots import COORDINATOR_HOTSPOTS, java_hash
 from broker_sim.pipeline.tables.coordinator_moves import COORDINATOR_MOVES
 from broker_sim.pipeline.tables.events import EVENTS, FORMER_CAUSES, calls, skipped, with_current_causes
@@ -74,7 +75,10 @@ class Both:
     def compare(self, events: Any, log: Any, ends: Any, *, window_ms: int = 1000) -> dict[str, int]:
         """All tables of these pyarrow tables; how many rows each has."""
         ins = [self.frames(table, rows) for table, rows in ((EVENTS, events), (OFFSET_LOG, log), (LOG_ENDS, ends))]
-        made = [{**derived(*inputs, window_ms), **_views(*inputs, window_ms)} for inputs in zip(*ins, strict=True)]
+        made = []
+        for inputs in zip(*ins, strict=True):
+            short = condensed(inputs[1], window_ms, ordered=True)
+            made.append({**derived(*inputs, window_ms, short=short), **_views(*inputs, window_ms)})
         counts = {}
         for name in made[0]:
             on_spark, on_duck = (each[name]() for each in made)
