@@ -16,7 +16,16 @@ from kafka_wire import offsets_log, share_state_log, transaction_log
 from kafka_wire.control_records import ControlType
 from kafka_wire.record_batch import BatchHeader, Record, batches, control_type, encode_batch, records
 
-__all__ = ["MARK", "WHOLE", "Change", "changes", "combined_directory", "original", "separate_directory"]
+__all__ = [
+    "MARK",
+    "WHOLE",
+    "Change",
+    "changes",
+    "combined_directory",
+    "original",
+    "renamed_directory",
+    "separate_directory",
+]
 
 MARK = "~"
 
@@ -79,6 +88,13 @@ def combined_directory(directory: Path, into: Path, most: int) -> dict[int, str]
                 partition += 1
     _data_topics(directory, into)
     return result
+
+
+def renamed_directory(directory: Path, into: Path, suffix: str) -> None:
+    """Write a log directory with the internal topics' logs, and the suffix at the ids of all groups."""
+    for topic, renamed in _TOPICS.items():
+        for log in sorted(directory.glob(f"{topic}-*/*.log")):
+            _write(into / log.parent.name, _with_suffix(log.read_bytes(), suffix, renamed))
 
 
 def separate_directory(directory: Path, into: Path, change: Change) -> None:

@@ -18,7 +18,7 @@ from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.model import read
 from broker_sim.scenario.runner import ScenarioOptions
 from broker_sim.scenario.virtual import play
-from tests.pipeline.cut_logs import cut_directory
+from tests.pipeline.cut_logs import renamed_directory
 
 test_of.__test__ = False  # type: ignore[attr-defined]
 
@@ -82,10 +82,10 @@ def test_the_scenario_is_yaml_with_the_names(name: str) -> None:
 @pytest.mark.slow
 def test_names_that_no_scenario_can_have_are_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     play(read(shipped() / "crash-without-leave.yaml"), ScenarioOptions(data=tmp_path / "data"))
-    cut_directory({"\0": tmp_path / "data"}, tmp_path / "renamed")
-    given = ["--input", str(tmp_path / "renamed"), "--out", str(tmp_path / "out"), "--group", "billing~\0~0", "--quiet"]
+    renamed_directory(tmp_path / "data", tmp_path / "renamed", "\0")
+    given = ["--input", str(tmp_path / "renamed"), "--out", str(tmp_path / "out"), "--group", "billing\0", "--quiet"]
     assert main(["reproduce", *given]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert "not reproduced: billing~\\x00~0: no scenario has its names: " in line
+    assert "not reproduced: billing\\x00: no scenario has its names: " in line
     assert "is not a text without NUL characters" in line
     assert not (tmp_path / "out").exists()
