@@ -15,7 +15,7 @@ from broker_sim.pipeline.finding import Finding
 from broker_sim.reproduce.epoch_timeline import LEFT, NOT_REVOKED, REMOVED, SESSION
 from broker_sim.reproduce.group_timeline import Act, GroupTimeline
 
-__all__ = ["Cause", "cause_of"]
+__all__ = ["ABOUT_DELIVERIES", "Cause", "cause_of"]
 
 ABOUT_MEMBERS = ("session expired", "poll timeout", "departed", "churn", "bounce", "rebalance timeout")
 ABOUT_OFFSETS = ("regression", "reset", "deleted offsets")

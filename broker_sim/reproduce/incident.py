@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from broker_sim.common.text import clock, unknown
 from broker_sim.explain.phrases import count
 from broker_sim.pipeline.finding import Finding
-from broker_sim.reproduce.causes import Cause, cause_of
+from broker_sim.reproduce.causes import ABOUT_DELIVERIES, Cause, cause_of
 from broker_sim.reproduce.epoch_timeline import EPOCH_KINDS, SESSION, kinds_of
 from broker_sim.reproduce.evidence import Evidence
 from broker_sim.reproduce.group_timeline import GroupTimeline
@@ -266,7 +266,9 @@ def incident(mine: Evidence, group: str, of_all: Finding | None, at_ms: int | No
     back_s = BEFORE_S + (120 if finding.kind in _EARLIER else 0)
     begin = max(first, at - back_s * 1000, end - MOST_S * 1000)
     # a share group's state is in another log, which may go on for longer than the offsets log
-    return SelectedIncident(finding, group, begin, max(end, begin + 1000, over + 1000))
+    if finding.kind in ABOUT_DELIVERIES:
+        end = max(end, over + 1000)
+    return SelectedIncident(finding, group, begin, max(end, begin + 1000))
 
 
 def _why_not(findings: list[Finding]) -> str:

@@ -101,6 +101,10 @@ class Reproduction:
     @property
     def happened(self) -> bool:
         """Whether the same finding, of the same group, with the same cause, is in a simulated history that is similar enough."""
+        if (
+            self.incident.finding.kind in PARTITIONED
+        ):  # its time and duration were compared; what the group's members did is an effect
+            return self.again is not None and self.similarity.both > 0
         return self.again is not None and self.similarity.is_enough
 
     def verdict(self) -> list[str]:

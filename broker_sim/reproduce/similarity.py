@@ -170,13 +170,13 @@ def _offsets(timeline: GroupTimeline) -> list[Event]:
 def compare(real: GroupTimeline, simulated: GroupTimeline) -> Similarity:
     """Pair the events of the incident with those of its reproduction, and compute their similarity."""
     real_events, other = events_of(real), events_of(simulated)
-    rates = tuple(
-        60_000
-        * sum(commit.offset is not None for commit in timeline.commits)
-        / max(timeline.to_ms - timeline.from_ms, 1)
-        for timeline in (real, simulated)
-    )
     last_ms = real.to_ms - real.from_ms
+    rates = [
+        60_000
+        * sum(commit.offset is not None and commit.at_ms - timeline.from_ms <= last_ms for commit in timeline.commits)
+        / max(last_ms, 1)
+        for timeline in (real, simulated)
+    ]
     pairs = [
         pair
         for pair in _paired(real_events, other)
