@@ -1,6 +1,6 @@
 """Writes an offsets log of any size, one group of which has most of the commits: what one worker can't hold.
 
-    python -m benchmarks.skewed_log DIR --commits 1000000
+    python -m benchmarks.skewed_log DIR --commits 16000000 --measure
 
 Eight groups in two partitions of `__consumer_offsets`, in segment files of Kafka's usual size. The first group has 60 % of the commits.
 A member commits ten partitions at once; the log's pace is the same however long it is, so that a log of ten times as many commits tells
@@ -10,6 +10,11 @@ of ten times as long. Now and then something happens: a rebalance, an offset tha
 from __future__ import annotations
 
 import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -26,6 +31,7 @@ from kafka_wire.record_batch import build_batch
 
 __all__ = ["write_skewed_log"]
 
+MASTER = "local[2]"
 PARTITIONS = 50
 LOGS = (7, 31)
 PER_BATCH = 10
@@ -199,12 +205,59 @@ class _Writer:
             self.file.close()
 
 
+def read_and_sort(directory: Path) -> float:
+    """Seconds in which Spark reads the log and sorts it: what any way to process it costs at least."""
+    from broker_sim.pipeline.session import spark_session
+
+    spark = spark_session(MASTER, "broker-sim benchmark")
+    log = spark.read.format("consumer_offsets").load(str(directory))
+    began = time.perf_counter()
+    log.sort("log_partition", "log_offset").write.format("noop").mode("overwrite").save()
+    took = time.perf_counter() - began
+    spark.stop()
+    return took
+
+
+def run(directory: Path, engine: str) -> tuple[float, float]:
+    """Seconds of a whole `pipeline run`, and the most MiB of memory of its Python process."""
+    with tempfile.TemporaryDirectory(prefix="broker-sim-bench-") as out:
+        command = [
+            sys.executable,
+            "-m",
+            "broker_sim",
+            "pipeline",
+            "run",
+            "--input",
+            str(directory),
+            "--out",
+            f"{out}/report",
+        ]
+        command += ["--engine", engine, *(["--master", MASTER] if engine == "spark" else [])]
+        began = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        took = time.perf_counter() - began
+    return took, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.skewed_log", description=__doc__.split("\n")[0])
     parser.add_argument("directory", type=Path)
     parser.add_argument("--commits", type=int, default=1_000_000)
+    parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="run the pipeline on it, on DuckDB and Spark, beside Spark's read and sort",
+    )
     args = parser.parse_args()
     write_skewed_log(args.directory, args.commits)
+    if args.measure:
+        seconds, mib = run(args.directory, "duckdb")
+        print(f"DuckDB: {seconds:.0f} s, {mib:,.0f} MiB, {mib * 2**20 / args.commits:.0f} bytes a commit")
+        least = read_and_sort(args.directory)
+        seconds, _ = run(args.directory, "spark")
+        print(
+            f"Spark, {MASTER}: {seconds:.0f} s, {seconds / least:.1f} times as long as it reads and sorts ({least:.0f} s)"
+        )
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 import struct
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -317,8 +318,9 @@ class _Framing:
 
     def _behind_bad(self, position: int) -> int:
         """Where the next good batch begins; the bytes between are reported as skipped."""
-        reason = self._what_is_wrong(position)
-        behind = self._old_messages(position) or self._next_valid(position)
+        behind = self._old_messages(position)
+        reason = self._what_is_wrong(position, old=behind is not None)
+        behind = behind or self._next_valid(position)
         if behind is None:
             behind = self.size
             if self._only_zeros(position):
@@ -326,11 +328,11 @@ class _Framing:
         self.skipped(Skipped(self.segment.path, position, behind - position, reason))
         return behind
 
-    def _what_is_wrong(self, position: int) -> str:
+    def _what_is_wrong(self, position: int, *, old: bool) -> str:
         left = self.size - position
         try:
             head = self.source.read(position, HEADER_BYTES)
-            if len(head) >= _OLD_HEADER and head[16] in (0, 1):
+            if old:
                 return f"message format v{head[16]}, which Kafka wrote before 0.11, is not read"
             length = int.from_bytes(head[8:12], "big", signed=True) if len(head) >= MAGIC_END else 0
             data = self.source.read(position, max(min(length + LENGTH_END, left), len(head)))
@@ -361,12 +363,15 @@ class _Framing:
         return base, size
 
     def _old_messages(self, position: int) -> int | None:
-        """Behind the messages of old formats that begin there; None where there are none."""
+        """Behind the messages of old formats that begin there; None where there are none. One whose own CRC (of all behind it) does not
+        fit is a damaged batch of today: its length would lead astray."""
         first = position
         while position < self.size:
             head = self.source.read(position, _OLD_HEADER)
             length = int.from_bytes(head[8:12], "big", signed=True)
             if len(head) < _OLD_HEADER or head[16] not in (0, 1) or length < 14 or position + 12 + length > self.size:
+                break
+            if zlib.crc32(self.source.read(position + 16, length - 4)) != int.from_bytes(head[12:16], "big"):
                 break
             self.least = max(self.least, int.from_bytes(head[:8], "big", signed=True) + 1)
             position += LENGTH_END + length

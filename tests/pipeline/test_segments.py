@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -278,7 +279,8 @@ def test_offsets_that_go_back_are_damage(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_old_message_formats_are_reported_as_such(magic: int, tmp_path: Path) -> None:
-    body = struct.pack(">Ibb", 0, magic, 0) + (b"\0" * 8 if magic else b"") + struct.pack(">ii", -1, -1)
+    tail = struct.pack(">bb", magic, 0) + (b"\0" * 8 if magic else b"") + struct.pack(">ii", -1, -1)
+    body = struct.pack(">I", zlib.crc32(tail)) + tail
     old = b"".join(struct.pack(">qi", offset, len(body)) + body for offset in range(4))
     offsets, (skipped,) = read(log(tmp_path, (0, old + batch(4))))
     assert offsets == [4, 5, 6]
@@ -298,6 +300,14 @@ def test_a_record_that_cannot_be_decoded_is_a_row_and_reported(tmp_path: Path) -
     _, (skipped,) = read(str(tmp_path / f"{OFFSETS}-3"))
     assert skipped[1:3] == (0, 0)
     assert skipped.reason == "record at offset 7: OffsetCommitValue has no version 9 (0-4)"
+
+
+def test_a_damaged_batch_that_looks_like_an_old_message_costs_no_other_one(tmp_path: Path) -> None:
+    whole = [batch(at) for at in range(0, 30, 3)]
+    content = damaged(b"".join(whole), FIRST + 11, b"\xbb\0\0\0\0\0")  # a length two bytes shorter, and format 0
+    offsets, (skipped,) = read(log(tmp_path, (0, content)))
+    assert offsets == [0, 1, 2, *range(6, 30)]
+    assert "before 0.11" not in skipped.reason
 
 
 @given(st.data())

@@ -237,7 +237,7 @@ def test_a_journal_says_why_a_record_came_back() -> None:
     )
     (unknown,) = (one for tell in ABOUT_SHARES for one in tell(made.facts(deliveries=rows[:1], returned=elsewhere)))
     assert (unknown.severity, unknown.certainty) == ("warn", "likely")
-    assert "probably expired" in unknown.advice
+    assert "That fits an expired acquisition lock" in unknown.advice
 
 
 def test_given_up_rejected_and_set_from_outside() -> None:

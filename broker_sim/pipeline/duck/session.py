@@ -13,6 +13,7 @@ Rules:
 from __future__ import annotations
 
 import importlib.util
+import secrets
 import shutil
 import tempfile
 import weakref
@@ -64,7 +65,7 @@ class DuckSession:
         need_duckdb()
         import duckdb
 
-        place = tempfile.mkdtemp(prefix="broker-sim-")
+        place = Path(tempfile.gettempdir(), f"broker-sim-{secrets.token_hex(8)}")  # made when something has to wait there
         self._forget = weakref.finalize(self, shutil.rmtree, place, ignore_errors=True)
         self.connection: Any = duckdb.connect(":memory:")
         self._do(f"SET temp_directory = '{place}'")
