@@ -5,8 +5,8 @@ Rules:
 2. Each input is decoded once: what the sources give is written as Parquet first, and all that follows reads those columns again. So
    memory stays flat, and a table's lineage is short.
 3. A table is written before the report is drawn; an interrupted run leaves whole tables, and a marker by which it can be overwritten.
-4. Less than `LARGE` bytes of input are computed in this process, on DuckDB: Spark takes some ten seconds before it begins. What is
-   larger, or lies where Spark alone gets at it, goes to Spark. The tables are the same functions (`engine.py`).
+4. Less than `LARGE` bytes of input are computed in this process, on DuckDB: Spark takes a minute for what takes DuckDB seconds. What
+   is larger, or lies where Spark alone gets at it, goes to Spark. The tables are the same functions (`engine.py`).
 5. Without a journal the journal's tables are empty, without a log the log's are made of what the journal knows (`journal_log`);
    without both there are lines of brokers and clients, and their tables.
 """
@@ -67,8 +67,9 @@ SMALL = 32 << 20
 """Bytes of input below which queries are not worth being compiled."""
 AT_ONCE = 2
 """Tables that Spark makes at the same time."""
-LARGE = 256 << 20
-"""Bytes of input from which on Spark is the engine, unless ``--engine`` is given."""
+LARGE = 4 << 30
+"""Bytes of input from which on Spark is the engine, unless ``--engine`` is given. DuckDB's memory does not grow with them, but one
+process decodes them: a gigabyte of the offsets log takes about a minute, and Spark is quicker from some eight cores on."""
 
 
 class JobFailed(RuntimeError):
@@ -140,6 +141,7 @@ def pipeline(options: RunOptions, steps: Steps) -> RunResult:
         folder.check(overwrite=options.overwrite)
     if engine_for(options, run_inputs.size) == "duckdb":
         with _in_process() as session:
+            steps.say(f"DuckDB: {session.version}, {_mib(run_inputs.size)}")
             assert folder is not None
             folder.prepare(run_inputs.run_id, overwrite=options.overwrite)
             return PipelineRun(session, run_inputs, folder, options, steps).all()
@@ -193,6 +195,10 @@ def engine_for(options: RunOptions, size: int) -> str:
     )
 
 
+def _mib(size: int) -> str:
+    return f"{size / 2**20:,.1f} MiB of input"
+
+
 @contextmanager
 def _in_process() -> Iterator[Any]:
     session = DuckSession()
@@ -214,7 +220,8 @@ def _on_spark(options: RunOptions, run_inputs: inputs.Inputs | None, folder: Fol
             "broker-sim pipeline",
             {**settings(options.master, LARGE if run_inputs is None else run_inputs.size), **options.conf},
         )
-        step.done(f"{spark.version}, {spark.sparkContext.master}")
+        size = "" if run_inputs is None else f", {_mib(run_inputs.size)}"
+        step.done(f"{spark.version}, {spark.sparkContext.master}{size}")
     steps.tasks = tasks_of(spark)
     with at_work(spark, stop=ours), _elsewhere(spark, run_inputs is None):
         run_inputs = run_inputs or _inputs_of(options)

@@ -143,7 +143,7 @@ def test_a_run_writes_all_its_tables(ran: Ran, spark: Any) -> None:
 @pytest.mark.spark
 def test_a_run_prints_its_steps_and_ends_with_the_findings(ran: Ran) -> None:
     assert [line.partition(":")[0] for line in ran.stderr.splitlines() if not line.startswith("  ")] == [
-        *("starting Spark", "reading the journal", "reading __consumer_offsets", "tables", "report"),
+        *("starting Spark", "reading the journal", "reading __consumer_offsets", "condensing", "tables", "report"),
     ]
     lines = (ran.data.parent / "journal" / "journal-000001.ndjson").read_text().count("\n")
     assert f"reading the journal: {lines} events" in ran.stderr
