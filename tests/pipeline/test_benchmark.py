@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pyarrow
 import pytest
 
 from benchmarks import pipeline
+from benchmarks.skewed_log import LOGS, write_skewed_log
 from broker_sim.pipeline.schemas import OFFSET_LOG
 from broker_sim.pipeline.segments import Skipped, read_offsets
 
@@ -49,3 +51,17 @@ def test_the_large_log_is_the_small_one_again_and_again(small: Path, tmp_path: P
     assert len(after) == 3 * len(before)
     mine = [row["log_offset"] for row in after if row["log_partition"] == 7]
     assert mine == list(range(180))
+
+
+def test_a_skewed_log_is_one_that_a_cluster_could_have_written(tmp_path: Path) -> None:
+    write_skewed_log(tmp_path / "log", 20_000)
+    rows = read(tmp_path / "log", "log_partition", "log_offset", "kind", "group", "record_ts_ms")
+    groups = Counter(row["group"] for row in rows if row["kind"] == "commit")
+    assert (len(groups), groups.total()) == (8, 20_000)
+    assert 0.55 < max(groups.values()) / groups.total() < 0.65
+    assert {row["log_partition"] for row in rows} == set(LOGS)
+    for log in LOGS:
+        mine = [row for row in rows if row["log_partition"] == log]
+        assert [row["log_offset"] for row in mine] == list(range(len(mine)))
+        times = [row["record_ts_ms"] for row in mine]
+        assert times == sorted(times)
