@@ -82,7 +82,7 @@ def register(commands: Any, name: str) -> None:
         name,
         _help,
         description="Analyse the offsets logs of a simulated or a real cluster, and the journal: Parquet tables, a report with charts,"
-        " and findings. Needs pip install 'broker-sim[pipeline]'; inputs of 256 MiB or more, `watch` and `package` need"
+        " and findings. Needs pip install 'broker-sim[pipeline]'; inputs of 4 GiB or more, `watch` and `package` need"
         " 'broker-sim[spark]' and Java 17.",
         epilog=_EXAMPLES,
     )
@@ -155,7 +155,7 @@ def _add_run(verbs: Any) -> None:
         default="auto",
         choices=ENGINES,
         help="engine of the tables: duckdb (in this process), spark, or auto (default): duckdb for inputs smaller than"
-        " 256 MiB, spark for larger ones and with --master, --conf, a remote --input or --out",
+        " 4 GiB, spark for larger ones and with --master, --conf, a remote --input or --out",
     )
     add("--open", action="store_true", help="open the report in the browser")
     add("--json", action="store_true", help="print the findings as one JSON object on stdout")

@@ -13,12 +13,12 @@ Rules:
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from broker_sim.common.text import duration_text
+from broker_sim.coordinator.regular_expressions import PatternError, pattern
 from broker_sim.reproduce.evidence import Evidence, Row
 from broker_sim.reproduce.group_timeline import (
     Act,
@@ -161,8 +161,7 @@ def _read_topics(timeline: GroupTimeline, evidence: Evidence, members: _MemberRe
     for about in members.about.values():
         names |= set(about.get("subscribedTopicNames") or ())
         if about.get("subscribedTopicRegex"):
-            pattern = re.compile(about["subscribedTopicRegex"])
-            names |= {topic for topic in evidence.partitions if pattern.fullmatch(topic)}
+            names |= _matching(about["subscribedTopicRegex"], evidence.partitions)
     for part in members.topology.get("subtopologies") or ():
         names |= set(part.get("sourceTopics") or ())
     widest = max(members.indexes, default=0) + 1
@@ -172,6 +171,15 @@ def _read_topics(timeline: GroupTimeline, evidence: Evidence, members: _MemberRe
         timeline.missing = sorted(names - set(evidence.partitions)) if evidence.partitions else []
     for topic in set(timeline.partitions) - names:
         del timeline.partitions[topic]
+
+
+def _matching(expression: str, topics: Iterable[str]) -> set[str]:
+    """The topics that an expression of a member's record matches, in RE2's syntax; none if it is not valid."""
+    try:
+        matcher = pattern(expression).matcher()
+    except PatternError:
+        return set()
+    return {topic for topic in topics if matcher.matches(topic)}
 
 
 def _read_topology(timeline: GroupTimeline, evidence: Evidence, rows: list[Row]) -> None:
