@@ -9,11 +9,14 @@ Rules:
 1. A commit is left out if it comes between two commits of its key (group, topic, partition) in the block that are plain, do not go
    back in offset or time, and lie in the same window of time; if no record of its group lies between it and either of them; and if its
    group has members then. The first two and the last one of a key in a block are kept, so that what comes of the union of all blocks
-   is what comes of the whole log. Records of other kinds are kept, and with them the commits of keys that belong to a transaction.
-2. A commit that is kept has in ``records`` how many it represents: itself, and those of its key that were left out before it.
-3. The pauses of a log partition and of a group are counted by their length (`PARTITION`, `GROUP`: JSON in ``detail``, one for each
+   is what comes of the whole log. Records of other kinds are kept.
+2. A commit in a transaction has its place where that ended, if it began and ended in the block, and what was aborted or committed again
+   has none (`_NEVER`): both are said in columns, and ends that settle nothing else are left out. Near the first end of a producer in a
+   block nothing is left out: what it ends may have begun before.
+3. A commit that is kept has in ``records`` how many it represents: itself, and those of its key that were left out before it.
+4. The pauses of a log partition and of a group are counted by their length (`PARTITION`, `GROUP`: JSON in ``detail``, one for each
    block): a histogram, the long ones themselves, and what is needed at the seams. `log_stuck` puts them together.
-4. A block ends with its segment: records of one segment come one after the other wherever a reader gets them.
+5. A block ends with its segment: records of one segment come one after the other wherever a reader gets them.
 """
 
 from __future__ import annotations
@@ -35,6 +38,9 @@ __all__ = ["CONDENSED", "GROUP", "NEEDED", "PARTITION", "SUMMARIES", "condensed"
 
 BLOCK = 1 << 18
 """Records of a block, more or less."""
+
+_NEVER, _OPEN = -1, -2
+"""Of a commit in a transaction: it has no effect; whether and where it has one is not known in the block."""
 
 PARTITION, GROUP = "pauses of a partition", "pauses of a group"
 """Kinds of summaries."""
@@ -58,12 +64,20 @@ NEEDED = (
 _RECORDS = ColumnSpec(
     "records", LONG, "records of the log that the row represents: itself, and commits of its key left out before it"
 )
+_EFFECT = (
+    ColumnSpec(
+        "effect_offset", LONG, "of a commit in a transaction whose end is known: its log offset, -1 if it has no effect"
+    ),
+    ColumnSpec("effect_ms", LONG, "when that was, ms since 1970"),
+)
 CONDENSED = TableSchema(
-    "condensed", (*OFFSET_LOG.columns, _RECORDS), "The records of an offset_log without commits that tell nothing."
+    "condensed",
+    (*OFFSET_LOG.columns, *_EFFECT, _RECORDS),
+    "The records of an offset_log without commits that tell nothing.",
 )
 SUMMARIES = TableSchema(
     "summaries",
-    (*(OFFSET_LOG[name] for name in NEEDED), _RECORDS, ColumnSpec("detail", STRING, "JSON of a summary")),
+    (*(OFFSET_LOG[name] for name in NEEDED), *_EFFECT, _RECORDS, ColumnSpec("detail", STRING, "JSON of a summary")),
     "What one pass yields: commits that are kept, and summaries.",
 )
 
@@ -149,37 +163,75 @@ class _Block:
         self.topics, self.topic, self.partition = topics, topic, _numbers(table["partition"])
         partitions, partition = _codes(table["partition"])
         self.key = (self.of_group * (len(topics) + 1) + topic + 1) * (len(partitions) + 1) + partition + 1
-        self.plain = self.commit & ~self.transactional & has_offset & self.has_ts
+        self.plain = self.commit & has_offset & self.has_ts
         self.counted = self.commit & self.has_ts & has_offset & (self.group >= 0)
         self.window = self.ts - numpy.mod(self.ts, max(window_ms, 1))
+        self.ends = _mask(compute.is_in(kind, pyarrow.array(["txn_commit", "txn_abort"])))
+        self.effect, self.first_ends = self._settle(self.ends, _mask(compute.equal(kind, "txn_commit")))
         self.keep, self.records = self._kept(outside)
 
     # --- commits ----------------------------------------------------------------------------------------------------------
 
+    def _settle(self, ends: Any, committed: Any) -> tuple[Any, Any]:
+        """(the row at which each commit takes effect, the first end of a transaction of each producer). Of a commit outside of a
+        transaction that is its own row; within one that begins and ends in the block, the row of its end, or `_NEVER`; else
+        `_OPEN`."""
+        effect = numpy.arange(self.size)
+        inside = self.transactional & self.of_key
+        effect[inside] = _OPEN
+        first_ends = numpy.zeros(self.size, bool)
+        rows = numpy.flatnonzero(inside | ends)
+        if not rows.size:
+            return effect, first_ends
+        producer = _numbers(self.table["producer_id"])
+        order = rows[numpy.lexsort((producer[rows], self.log[rows]))]
+        numbers = numpy.arange(order.size)
+        begins = _changes(self.log[order]) | _changes(producer[order])
+        start = numpy.maximum.accumulate(numpy.where(begins, numbers, 0))
+        is_end = ends[order]
+        ended = numpy.cumsum(is_end) - is_end
+        later = ended > ended[start]  # the producer ended one in the block before: this one began here
+        behind = numpy.minimum.accumulate(numpy.where(is_end, numbers, order.size)[::-1])[::-1]
+        end = numpy.minimum(behind, order.size - 1)
+        known = ~is_end & later & (behind < order.size) & (start[end] == start) & self.has_ts[order[end]]
+        first_ends[order[is_end & ~later]] = True
+        mine, marker = order[known], order[end[known]]
+        effect[mine] = numpy.where(committed[marker], marker, _NEVER)
+        taken = mine[committed[marker]]  # of a transaction the last commit of each key counts
+        taken = taken[numpy.lexsort((taken, self.key[taken], effect[taken]))]
+        again = ~(_changes(effect[taken]) | _changes(self.key[taken]))[1:]
+        effect[taken[:-1][again]] = _NEVER
+        return effect, first_ends
+
     def _kept(self, outside: Outside) -> tuple[Any, Any]:
-        keep = ~self.of_key
+        keep = ~(self.of_key | self.ends) | (self.of_key & (self.effect < 0)) | self.first_ends
         self._keep_epochs(keep)
-        rows = numpy.flatnonzero(self.of_key)
-        order = rows[numpy.argsort(self.key[rows], kind="stable")]
         records = numpy.ones(self.size, numpy.int64)
+        self._count_ends(keep, records)
+        rows = numpy.flatnonzero(self.of_key & (self.effect >= 0))
+        order = rows[numpy.lexsort((rows, self.effect[rows], self.key[rows]))]
         if not order.size:
             return keep, records
         before, behind = order[:-1], order[1:]
+        then, now = self.effect[before], self.effect[behind]
         same = self.key[before] == self.key[behind]
         fell = same & (self.offset[behind] < self.offset[before])
-        marks = self._marks(~self.of_key & (self.group >= 0)) + self._markers()
-        odd = fell | ~(self.plain[before] & self.plain[behind]) | (marks[before] != marks[behind])
-        odd |= (self.ts[behind] < self.ts[before]) | self._outside(outside)[behind]
-        odd[1:] |= fell[:-1]
+        marks = self._marks_at(order, self.effect[order])
+        strange = ~self.plain[order] | (marks != self._marks_at(order, order))
+        odd = fell | strange[:-1] | strange[1:] | (marks[:-1] != marks[1:])
+        odd |= (self.ts[now] < self.ts[then]) | (self.ts[behind] < self.ts[before])
+        odd |= self._outside(outside, order)[1:]
         odd &= same
+        odd[1:] |= (
+            odd[:-1].copy() & same[1:]
+        )  # what a commit fell from may be in another block: its next one is kept, too
         keep[before[odd]] = True
         keep[behind[odd]] = True
-        keep[before[same & (self.window[before] != self.window[behind])]] = True
+        keep[before[same & (self.window[then] != self.window[now])]] = True
         first = numpy.concatenate(([True], ~same))
         keep[order[first]] = True
         keep[order[numpy.concatenate((~same, [True]))]] = True
         keep[behind[first[:-1] & same]] = True
-        keep[rows[numpy.isin(self.key[rows], self.key[rows[self.transactional[rows]]])]] = True
         at = numpy.flatnonzero(keep[order])
         starts = numpy.maximum.accumulate(numpy.where(first, numpy.arange(order.size), 0))[at]
         previous = numpy.concatenate(([-1], at[:-1]))
@@ -187,11 +239,30 @@ class _Block:
         return keep, records
 
     def _keep_epochs(self, keep: Any) -> None:
-        """Keep the records between which the leader's epoch changed, of those that have a time."""
+        """Keep the records between which the leader's epoch changed or a log begins, of those that have a time, and the last one."""
         rows = numpy.flatnonzero(self.has_ts)
-        changed = numpy.flatnonzero(_changes(_numbers(self.table["leader_epoch"])[rows])[1:])
-        keep[rows[changed]] = True
-        keep[rows[changed + 1]] = True
+        if not rows.size:
+            return
+        changes = _changes(_numbers(self.table["leader_epoch"])[rows]) | _changes(self.log[rows])
+        keep[rows[changes]] = True
+        keep[rows[numpy.append(changes[1:], True)]] = True
+
+    def _count_ends(self, keep: Any, records: Any) -> None:
+        """The ends of transactions that are left out, as records of the first one of their log: all of them belong to no group."""
+        dropped = numpy.flatnonzero(self.ends & ~keep)
+        if dropped.size:
+            firsts = numpy.flatnonzero(self.first_ends)
+            _, at = numpy.unique(self.log[firsts], return_index=True)
+            logs = self.log[firsts[at]]
+            numpy.add.at(records, firsts[at][numpy.searchsorted(logs, self.log[dropped])], 1)
+
+    def _marks_at(self, rows: Any, places: Any) -> Any:
+        """For each of ``rows``, a number that is another one for two of one group if between their ``places`` (rows, too) lies a record
+        of their group, or the first end of a transaction of a producer: what that ends may have begun in another block."""
+        width = self.size + 1
+        marks = numpy.sort((self.of_group * width + numpy.arange(self.size))[~self.of_key & (self.group >= 0)])
+        firsts = numpy.cumsum(self.first_ends)
+        return numpy.searchsorted(marks, self.of_group[rows] * width + places) + firsts[places]
 
     def _marks(self, which: Any) -> Any:
         """For each record, how many records of its group that are ``which`` came before it, or anything else that changes when one
@@ -200,38 +271,37 @@ class _Block:
         marks[self.in_groups] = numpy.cumsum(which[self.in_groups])
         return marks
 
-    def _markers(self) -> Any:
-        """As `_marks`: the first end of a transaction of each producer. What was begun in another block isn't known here, so that it
-        counts for all; the later ones ended what is in the block, of which all commits are kept."""
-        ends = _mask(compute.is_in(self.table["kind"], pyarrow.array(["txn_commit", "txn_abort"])))
-        rows = numpy.flatnonzero(ends)
-        firsts = numpy.zeros(self.size, bool)
-        if rows.size:
-            producers = numpy.stack((self.log[rows], _numbers(self.table["producer_id"])[rows]))
-            firsts[rows[numpy.unique(producers, axis=1, return_index=True)[1]]] = True
-        return numpy.cumsum(firsts)
-
-    def _outside(self, outside: Outside) -> Any:
-        """Whether the group has no members then."""
+    def _outside(self, outside: Outside, commits: Any) -> Any:
+        """Whether the groups of ``commits`` have no members when these take effect."""
         result = numpy.zeros(self.size, bool)
         if not outside:
-            return result
-        starts = numpy.flatnonzero(_changes(self.of_group[self.in_groups]))
-        for rows in numpy.split(self.in_groups, starts[1:]):
+            return result[commits]
+        in_groups = commits[numpy.argsort(self.of_group[commits], kind="stable")]
+        starts = numpy.flatnonzero(_changes(self.of_group[in_groups]))
+        for rows in numpy.split(in_groups, starts[1:]):
             one = rows[0]
             if self.group[one] < 0:
                 continue
             known = outside.get((self.runs[self.run[one]], int(self.log_partition[one]), self.names[self.group[one]]))
             if known is not None:
-                period = numpy.searchsorted(known[0], self.place[rows], side="right") - 1
-                result[rows] = (period >= 0) & (self.place[rows] < numpy.asarray(known[1])[period])
-        return result
+                places = self.place[self.effect[rows]]
+                period = numpy.searchsorted(known[0], places, side="right") - 1
+                result[rows] = (period >= 0) & (places < numpy.asarray(known[1])[period])
+        return result[commits]
 
     def kept(self, schema: Any) -> Iterator[Any]:
-        """The commits that are kept, as SUMMARIES."""
-        rows = numpy.flatnonzero(self.keep & self.of_key)
+        """The commits and ends of transactions that are kept, as SUMMARIES."""
+        rows = numpy.flatnonzero(self.keep & (self.of_key | self.ends))
         if rows.size:
+            effect, settled = (
+                self.effect[rows],
+                self.transactional[rows] & self.of_key[rows] & (self.effect[rows] != _OPEN),
+            )
             some = self.table.select(NEEDED).take(pyarrow.array(rows))
+            for name, values in (("effect_offset", self.place), ("effect_ms", self.ts)):
+                some = some.append_column(
+                    name, pyarrow.array(numpy.where(effect < 0, -1, values[numpy.maximum(effect, 0)]), mask=~settled)
+                )
             some = some.append_column("records", pyarrow.array(self.records[rows]))
             some = some.append_column("detail", pyarrow.nulls(rows.size, pyarrow.string()))
             yield from some.cast(schema).to_batches()

@@ -69,7 +69,7 @@ def derived(
         OFFSET_DELETIONS: lambda: offset_deletions(log, source, events),
         COORDINATOR_HOTSPOTS: lambda: coordinator_hotspots(log, source, sizes),
         OFFSET_RESETS: lambda: offset_resets(log),
-        TRANSACTIONS: lambda: transactions(log, begun(), line_rows()),
+        TRANSACTIONS: lambda: transactions(whole, begun(), line_rows()),
         SHARE_DELIVERIES: lambda: share_deliveries(SHARES_SEEN.none_like(log) if shares is None else shares),
         COORDINATOR_MOVES: lambda: coordinator_moves(log, line_rows()),
         REBALANCES: lambda: rebalances(events, real, lines),

@@ -60,6 +60,7 @@ def a_long_log(seed: int) -> list[dict[str, Any]]:
         groups = [f"g{partition}-{number}" for number in range(chance.choice([1, 3]))]
         offsets = Counter[tuple[str, int]]()
         generation = dict.fromkeys(groups, 0)
+        exactly_once = chance.sample(groups, chance.randrange(len(groups) + 1))
         calm = chance.choice([0.8, 0.97])
         for _ in range(chance.choice([20, 150, 600])):
             begun = len(log.rows)
@@ -70,9 +71,14 @@ def a_long_log(seed: int) -> list[dict[str, Any]]:
             )
             group = chance.choice(groups)
             if chance.random() < calm:
-                for key in chance.sample(range(3), chance.randrange(1, 4)):
+                keys = chance.sample(range(3), chance.randrange(1, 4))
+                for key in keys:
                     offsets[group, key] += chance.choice([0, 5, 5, 5, 5, 90])
-                    log.commit(at, offsets[group, key], group, key)
+                if group in exactly_once:
+                    _transaction(chance, log, at, group, {key: offsets[group, key] for key in keys})
+                else:
+                    for key in keys:
+                        log.commit(at, offsets[group, key], group, key)
             else:
                 _happens(chance, log, at, group, offsets, generation)
             if chance.random() < 0.02:
@@ -86,6 +92,17 @@ def a_long_log(seed: int) -> list[dict[str, Any]]:
                 row |= {"segment": segment, "leader_epoch": epoch}
         rows += log.rows
     return rows
+
+
+def _transaction(chance: random.Random, log: Log, at: int, group: str, offsets: dict[int, int]) -> None:
+    """Mostly one commit of each partition, and the transaction's end; it may be aborted, commit one twice, or end at the next one's."""
+    producer = 10 + int(group[-1])
+    for key, offset in offsets.items():
+        log.in_transaction(producer, at, offset, group=group, partition=key)
+        if chance.random() < 0.03:
+            log.in_transaction(producer, at + 1, offset + chance.choice([-7, 1]), group=group, partition=key)
+    if chance.random() < 0.95:
+        log.end_transaction(producer, at + chance.choice([0, 3]), committed=chance.random() < 0.95)
 
 
 def _happens(
@@ -186,6 +203,21 @@ def test_what_is_condensed_grows_with_what_happens_and_not_with_commits(duck: Du
         return condensed(log.frame(duck), 1 << 40, ordered=True).rows.count()
 
     assert left(20_000) == left(400) == 1 + 4 * 3
+
+
+def test_a_group_that_commits_in_transactions_is_no_larger(duck: DuckSession) -> None:
+    def left(transactions: int) -> int:
+        log = Log()
+        log.generation(0, 1)
+        for number in range(transactions):
+            for partition in range(4):
+                log.in_transaction(7, number, number * 10, partition=partition)
+            log.end_transaction(7, number, committed=True)
+        short = condensed(log.frame(duck), 1 << 40, ordered=True).rows
+        assert [row["records"] for row in short.agg(*_sums(short)).collect()] == [1 + 5 * transactions]
+        return short.count()
+
+    assert left(4000) == left(100) < 40
 
 
 # ------------------------------------------------------------------------------------------------ pauses

@@ -57,8 +57,9 @@ def condensed(
     summary = made.where(f.col("kind").isin(PARTITION, GROUP)).select(
         "run_id", "log_partition", "log_offset", "kind", "group", "detail"
     )
-    others = log.where(~f.col("kind").isin("commit", "commit_tombstone")).withColumn("records", f.lit(1))
-    commits = made.where(f.col("kind").isin("commit", "commit_tombstone")).drop("detail")
+    passed = f.col("kind").isin("commit", "commit_tombstone", "txn_commit", "txn_abort")
+    others = log.where(~passed).withColumn("records", f.lit(1))
+    commits = made.where(passed).drop("detail")
     commits = commits.withColumn("record_ts", f.timestamp_millis("record_ts_ms"))
     return Condensed(
         CONDENSED.conform(others).unionByName(CONDENSED.conform(commits)),

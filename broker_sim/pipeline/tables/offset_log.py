@@ -134,14 +134,16 @@ def journal_log(events: DataFrame) -> DataFrame:
 def commits(log: DataFrame) -> DataFrame:
     """The table COMMITS, from an offset_log, or a CONDENSED."""
     log = log.withColumn("records", records(log))
+    for name in ("effect_offset", "effect_ms"):
+        log = log if name in log.columns else log.withColumn(name, f.lit(None).cast("bigint"))
     kinds = ("commit", "commit_tombstone")
     at = f.coalesce("record_ts_ms", "commit_ts_ms")
-    plain = log.where(f.col("kind").isin(*kinds) & ~f.coalesce("is_txn", f.lit(False)))
-    plain = plain.withColumn("effect_offset", f.col("log_offset")).withColumn("at_ms", at)
-    within = log.where(
-        f.col("kind").isin("txn_commit", "txn_abort")
-        | (f.col("kind").isin(*kinds) & f.coalesce("is_txn", f.lit(False)))
-    )
+    in_transaction, is_commit = f.coalesce("is_txn", f.lit(False)), f.col("kind").isin(*kinds)
+    plain = log.where(is_commit & (~in_transaction | (f.col("effect_offset") >= 0)))
+    plain = plain.withColumn("at_ms", f.coalesce(f.col("effect_ms"), at))
+    plain = plain.withColumn("effect_offset", f.coalesce("effect_offset", "log_offset"))
+    not_known = in_transaction & f.col("effect_offset").isNull()
+    within = log.where(f.col("kind").isin("txn_commit", "txn_abort") | (is_commit & not_known))
     after = backwards("run_id", "log_partition", "producer_id", order="log_offset")
     marker = f.when(
         f.col("kind").isin("txn_commit", "txn_abort"),

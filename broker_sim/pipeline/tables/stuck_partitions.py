@@ -196,7 +196,7 @@ def stuck_partitions(
     if log is None:
         return periods
     without = events.select("run_id").distinct()
-    short = condensed(log, 0, silence_ms=least_silence_ms) if short is None else short
+    short = condensed(log, 1 << 40, silence_ms=least_silence_ms) if short is None else short
     # a journal knows better
     log, partitions, groups = (
         frame.join(without, "run_id", "left_anti") for frame in (log, short.partitions, short.groups)
