@@ -31,7 +31,7 @@ import pyarrow
 from pyarrow import compute
 
 from broker_sim.pipeline.log_stuck import LEAST_MS
-from broker_sim.pipeline.modern_groups import EPOCHS
+from broker_sim.pipeline.modern_groups import EPOCHS, WITH_MEMBERS
 from broker_sim.pipeline.schemas import LONG, OFFSET_LOG, STRING, ColumnSpec, TableSchema
 
 __all__ = ["CONDENSED", "GROUP", "NEEDED", "PARTITION", "SUMMARIES", "condensed"]
@@ -46,18 +46,18 @@ PARTITION, GROUP = "pauses of a partition", "pauses of a group"
 """Kinds of summaries."""
 
 NEEDED = (
+    *("run_id", "log_partition", "log_offset", "record_ts_ms", "commit_ts_ms", "leader_epoch", "producer_id"),
     *(
-        "run_id",
-        "log_partition",
-        "log_offset",
-        "record_ts_ms",
-        "commit_ts_ms",
-        "leader_epoch",
-        "producer_id",
         "is_txn",
         "kind",
+        "record_type",
+        "group",
+        "topic",
+        "partition",
+        "committed_offset",
+        "committed_leader_epoch",
+        "segment",
     ),
-    *("record_type", "group", "topic", "partition", "committed_offset", "committed_leader_epoch", "segment"),
 )
 """Columns of OFFSET_LOG that a pass reads."""
 
@@ -222,9 +222,8 @@ class _Block:
         odd |= (self.ts[now] < self.ts[then]) | (self.ts[behind] < self.ts[before])
         odd |= self._outside(outside, order)[1:]
         odd &= same
-        odd[1:] |= (
-            odd[:-1].copy() & same[1:]
-        )  # what a commit fell from may be in another block: its next one is kept, too
+        # what a commit fell from may be in another block: its next one is kept, too
+        odd[1:] |= odd[:-1].copy() & same[1:]
         keep[before[odd]] = True
         keep[behind[odd]] = True
         keep[before[same & (self.window[then] != self.window[now])]] = True
@@ -293,10 +292,8 @@ class _Block:
         """The commits and ends of transactions that are kept, as SUMMARIES."""
         rows = numpy.flatnonzero(self.keep & (self.of_key | self.ends))
         if rows.size:
-            effect, settled = (
-                self.effect[rows],
-                self.transactional[rows] & self.of_key[rows] & (self.effect[rows] != _OPEN),
-            )
+            effect = self.effect[rows]
+            settled = self.transactional[rows] & self.of_key[rows] & (effect != _OPEN)
             some = self.table.select(NEEDED).take(pyarrow.array(rows))
             for name, values in (("effect_offset", self.place), ("effect_ms", self.ts)):
                 some = some.append_column(
@@ -336,10 +333,9 @@ class _Block:
         record_type = compute.fill_null(self.table["record_type"], "")
         changes = _mask(compute.is_in(self.table["kind"], pyarrow.array(["group", "group_tombstone"])))
         if compute.any(compute.not_equal(record_type, "")).as_py():
-            of_kinds = compute.match_substring_regex(
-                record_type, "^(Consumer|Share|Streams)Group(Metadata|MemberMetadata)$"
+            changes |= _mask(compute.match_substring_regex(record_type, WITH_MEMBERS)) | _mask(
+                compute.equal(record_type, EPOCHS)
             )
-            changes |= _mask(of_kinds) | _mask(compute.equal(record_type, EPOCHS))
         marks = self._marks(changes & (self.group >= 0))
         commits = self._commits(marks)
         ends = numpy.flatnonzero(_changes(self.of_group[self.in_groups]))

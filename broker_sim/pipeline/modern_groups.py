@@ -35,8 +35,10 @@ from broker_sim.pipeline.cause_changes import counted, subscribed
 from broker_sim.pipeline.epoch_records import records_of
 from broker_sim.pipeline.log_causes import CAUSES
 
-__all__ = ["EPOCHS", "RECORDS", "ModernGroup"]
+__all__ = ["EPOCHS", "RECORDS", "WITH_MEMBERS", "ModernGroup"]
 
+WITH_MEMBERS = "^(Consumer|Share|Streams)Group(?:Metadata|MemberMetadata)$"
+"""Types of records that show how many members a group by epochs has, as a regular expression; its group is the kind."""
 EPOCHS = "GroupEpochs"
 """In the place of a record's type: a step of a journal, its ``detail`` an event `epochs`. Kafka has no such record."""
 

@@ -235,8 +235,11 @@ class SharePartition:
         if acknowledgement.last < self.start_offset:
             return None
         at = self._floor(acknowledgement.first)
-        if isinstance(at, Refusal) or (refusal := self._out_of_flight(acknowledgement)) is not None:
-            return at if isinstance(at, Refusal) else refusal
+        if isinstance(at, Refusal):
+            return at
+        refusal = self._out_of_flight(acknowledgement)
+        if refusal is not None:
+            return refusal
         while (batch := self._at(at)) is not None and batch.first <= acknowledgement.last:
             at = batch.last + 1
             if batch.last < self.start_offset:

@@ -8,8 +8,11 @@ Rules:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.pipeline.engine import Window, on_its_engine
@@ -20,7 +23,7 @@ from broker_sim.pipeline.tables.groups import sizes
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["SILENCE_MS", "Condensed", "condensed"]
+__all__ = ["SILENCE_MS", "Condensed", "condensed", "summaries_of"]
 
 SILENCE_MS = 10_000
 """Shorter silences of a partition are not reported."""
@@ -67,6 +70,13 @@ def condensed(
         summary.where(f.col("kind") == GROUP),
         made,
     )
+
+
+def summaries_of(batches: Iterable[Any], *names: str) -> Iterator[tuple[dict[str, Any], Iterator[Any]]]:
+    """On the workers, of summaries in order: the columns ``names`` of each log partition or group, and what its summaries say."""
+    rows = (row for batch in batches for row in batch.to_pylist())
+    for where, mine in groupby(rows, key=itemgetter(*names)):
+        yield dict(zip(names, where, strict=True)), (json.loads(row["detail"]) for row in mine)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as f
-from broker_sim.pipeline.modern_groups import EPOCHS
+from broker_sim.pipeline.modern_groups import EPOCHS, WITH_MEMBERS
 from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, ColumnSpec, TableSchema, moment
 from broker_sim.pipeline.tables.columns import moments, records
 
@@ -72,7 +72,7 @@ def sizes(log: DataFrame) -> DataFrame:
         "protocol_type",
         ended.alias("ended"),
     )
-    known = f.regexp_extract("record_type", r"^(Consumer|Share|Streams)Group(?:Metadata|MemberMetadata)$", 1)
+    known = f.regexp_extract("record_type", WITH_MEMBERS, 1)
     modern = log.where((f.col("kind") == "other") & f.col("group").isNotNull() & (f.coalesce(known, f.lit("")) != ""))
     is_member = f.col("record_type").rlike("MemberMetadata$")
     there = f.when(is_member, f.col("value_version").isNotNull().cast("int"))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.engine import on_its_engine
 from broker_sim.pipeline.log_stuck import Silences
 from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, ColumnSpec, TableSchema
+from broker_sim.pipeline.tables.condensed import summaries_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,19 +54,12 @@ class _SilencesOf:
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow
 
-        rows = (row for batch in batches for row in batch.to_pylist())
-        for (run_id, log_partition), mine in groupby(rows, key=itemgetter("run_id", "log_partition")):
+        for where, summaries in summaries_of(batches, "run_id", "log_partition"):
             one = Silences(self.least_ms)
-            for row in mine:
-                one.add(json.loads(row["detail"]))
+            for summary in summaries:
+                one.add(summary)
             found = [
-                {
-                    "run_id": run_id,
-                    "log_partition": log_partition,
-                    "from_ms": from_ms,
-                    "to_ms": to_ms,
-                    "pause_ms": to_ms - from_ms,
-                }
+                {**where, "from_ms": from_ms, "to_ms": to_ms, "pause_ms": to_ms - from_ms}
                 for from_ms, to_ms in one.found()
             ]
             if found:

@@ -10,16 +10,14 @@ Rules:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
-from itertools import groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.engine import on_its_engine
 from broker_sim.pipeline.log_stuck import Pace, periods_of
 from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, ArrayOf, ColumnSpec, TableSchema
+from broker_sim.pipeline.tables.condensed import summaries_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -140,13 +138,11 @@ def _paces(batches: Iterable[Any]) -> Iterator[Any]:
     """On the workers: summaries of one group after the other."""
     import pyarrow
 
-    rows = (row for batch in batches for row in batch.to_pylist())
-    for where, mine in groupby(rows, key=itemgetter("run_id", "log_partition", "group")):
+    for where, summaries in summaries_of(batches, "run_id", "log_partition", "group"):
         pace = Pace()
-        for row in mine:
-            pace.add(json.loads(row["detail"]))
-        key = dict(zip(("run_id", "log_partition", "group"), where, strict=True))
-        signs = [{**key, **sign} for sign in pace.signs()]
+        for summary in summaries:
+            pace.add(summary)
+        signs = [{**where, **sign} for sign in pace.signs()]
         if signs:
             yield pyarrow.RecordBatch.from_pylist(signs, SIGNS.arrow())
 

@@ -201,8 +201,8 @@ def stuck_partitions(
     log, partitions, groups = (
         frame.join(without, "run_id", "left_anti") for frame in (log, short.partitions, short.groups)
     )
-    silences = _silences(log, partitions, least_silence_ms)
-    return periods.unionByName(silences).unionByName(_of_logs(log, lines, groups))
+    quiet = _silences(log, partitions, least_silence_ms)
+    return periods.unionByName(quiet).unionByName(_of_logs(log, lines, groups))
 
 
 def _of_logs(log: DataFrame, lines: DataFrame | None, groups: DataFrame) -> DataFrame:
