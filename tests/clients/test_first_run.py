@@ -54,6 +54,7 @@ def _work(lab: Lab) -> None:
             member.reads([member.name])
         for member in both:
             member.commit()
+        for member in both:  # not before both have committed: the rebalance after the first leave refuses commits
             member.leave()
     finally:
         lab.close()

@@ -46,6 +46,7 @@ async def test_what_waits_is_answered_when_the_follower_goes_on(kafka: Stuck) ->
         "stable fetch": kafka.start(*fetch(member.group, stable=True)),
         "leave": leaver.start_leave(),
     }
+    await kafka.sleep(100)  # connections have no order among them: the heartbeat comes before the newcomer's rebalance
     newcomer = Member(kafka, member.group, "newcomer")
     newcomer.id = (await newcomer.start_join().answer()).response.member_id
     parked = newcomer.start_join()

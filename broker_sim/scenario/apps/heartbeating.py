@@ -69,7 +69,9 @@ class HeartbeatingMember(ABC):
 
     async def ask(self, api: int, version: int, request: object, answer: type[T]) -> T:
         """Raises OSError where no answer comes."""
-        response: T = await asyncio.wait_for(self.wire.ask(api, version, request, answer), _PATIENCE_S)
+        # not wait_for: before Python 3.12 that loses a cancellation which comes with the answer, and the member would never leave
+        async with asyncio.timeout(_PATIENCE_S):
+            response: T = await self.wire.ask(api, version, request, answer)
         return response
 
     async def _live_on(self) -> None:

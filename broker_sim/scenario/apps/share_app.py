@@ -83,7 +83,8 @@ class Member:
 
     async def _ask(self, wire: Wire, api: int, version: int, request: object, answer: type[T]) -> T:
         """Raises OSError where no answer comes."""
-        response: T = await asyncio.wait_for(wire.ask(api, version, request, answer), _PATIENCE_S)
+        async with asyncio.timeout(_PATIENCE_S):  # not wait_for: see `HeartbeatingMember.ask`
+            response: T = await wire.ask(api, version, request, answer)
         return response
 
     # --- membership
