@@ -479,7 +479,9 @@ class CoordinatorRuntime(Generic[S]):
             except (StorageError, record_batch.RecordBatchError) as failure:
                 error = self.append_failed(partition, failure)
         if partition is not None and last_offset >= partition.high_watermark:
-            self._await_elsewhere(context, append.ticket, partition, last_offset)
+            partition.when_committed(
+                last_offset + 1, lambda error: self._report_later(context, AppendedElsewhere(append.ticket, error))
+            )
         else:
             context.elsewhere.append(AppendedElsewhere(append.ticket, error))
 
@@ -496,17 +498,8 @@ class CoordinatorRuntime(Generic[S]):
             self._append_elsewhere(context, append, append.to, self.clock.now_ms())
         self._report_elsewhere(context)
 
-    def _await_elsewhere(self, context: ShardContext[S], ticket: int, partition: Partition, last_offset: int) -> None:
-        def moved() -> None:
-            if partition.deleted or last_offset < partition.high_watermark:
-                partition.remove_waiter(moved)
-                error = Err.UNKNOWN_TOPIC_OR_PARTITION if partition.deleted else NO_ERROR
-                self._report_later(context, AppendedElsewhere(ticket, error))
-
-        partition.add_waiter(moved)
-
     def _report_later(self, context: ShardContext[S], event: AppendedElsewhere) -> None:
-        """Report in the next iteration of the event loop, after the code that advanced the high watermark; not to an unloaded shard."""
+        """Report in the next iteration of the event loop, after the code that changed the partition; not to an unloaded shard."""
 
         def report() -> None:
             if self._contexts.get(context.partition.index) is context:

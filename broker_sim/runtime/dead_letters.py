@@ -16,13 +16,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 
 from broker_sim.metadata.cluster_state import ClusterState, KafkaError, Partition, Topic
 from broker_sim.metadata.entity_configs import Entity
 from broker_sim.storage import StorageError
 from broker_sim.storage.errors import OffsetOutOfRange
 from kafka_wire import record_batch
+from kafka_wire.errors import Err
 from kafka_wire.record_batch import Record
 
 __all__ = ["REJECTED", "TOO_OFTEN", "DeadLetters", "Letters"]
@@ -111,33 +111,38 @@ class DeadLetters:
     def _attempt(self, letters: Letters, target: Partition, sent: Sent, attempt: int) -> None:
         now_ms = self._state.clock.now_ms()
         copies = self._own(letters.group_id, _COPIES) == "true"
+        if target.leader < 0:
+            error = Err.UNKNOWN_TOPIC_OR_PARTITION if target.deleted else Err.LEADER_NOT_AVAILABLE
+            self._failed(letters, target, sent, attempt, error.name, error.name)
+            return
         try:
-            if target.leader < 0:
-                raise StorageError(target.name)
             batch = record_batch.encode_batch(list(_records(letters, now_ms, copies=copies)))
             target.append(batch, now_ms=now_ms)
         except StorageError as failure:
-            if attempt == _ATTEMPTS:
-                log.error("failed to write to DLQ %s, proceeding to ARCHIVED regardless: %s", target.name, failure)
-                sent("", f"{target.name}: {type(failure).__name__}")
-                return
-            wire = self._state.clock.wire
-            pause_ms = _BACKOFF_MS << (attempt - 1)
-            wire.call_at_ms(wire.now_ms() + pause_ms, self._attempt, letters, target, sent, attempt + 1)
+            self._failed(letters, target, sent, attempt, str(failure), type(failure).__name__)
             return
-        _when_committed(target, target.log.log_end_offset, partial(sent, target.name, ""))
 
+        def settled(error: Err) -> None:
+            if error is Err.NONE:
+                sent(target.name, "")
+            else:
+                self._failed(letters, target, sent, attempt, error.name, error.name)
 
-def _when_committed(target: Partition, end: int, then: Callable[[], object]) -> None:
-    def look() -> None:
+        end = target.log.log_end_offset
         if target.high_watermark >= end:
-            target.remove_waiter(look)
-            then()
+            settled(Err.NONE)
+        else:
+            target.when_committed(end, settled)
 
-    if target.high_watermark >= end:
-        then()
-    else:
-        target.add_waiter(look)
+    def _failed(self, letters: Letters, target: Partition, sent: Sent, attempt: int, why: str, kind: str) -> None:
+        """Try again, or give up."""
+        if attempt == _ATTEMPTS:
+            log.error("failed to write to DLQ %s, proceeding to ARCHIVED regardless: %s", target.name, why)
+            sent("", f"{target.name}: {kind}")
+            return
+        wire = self._state.clock.wire
+        pause_ms = _BACKOFF_MS << (attempt - 1)
+        wire.call_at_ms(wire.now_ms() + pause_ms, self._attempt, letters, target, sent, attempt + 1)
 
 
 def _records(letters: Letters, now_ms: int, *, copies: bool) -> Iterator[Record]:

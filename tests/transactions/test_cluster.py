@@ -17,6 +17,7 @@ from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest
 from kafka_wire.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafka_wire.messages.k26_end_txn import EndTxnRequest
 from kafka_wire.messages.k65_describe_transactions import DescribeTransactionsRequest
+from kafka_wire.record_batch import build_batch
 from tests.support.wire import Wire
 
 TX, DATA = "billing", ("orders", 0)
@@ -191,6 +192,27 @@ async def test_a_marker_waits_for_its_partition_whatever_ails_it(state: str) -> 
             assert await client.state() == "PrepareCommit"
         await ended(kafka, "CompleteCommit")
         assert markers(kafka) == [client.id]
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "another record"])
+async def test_a_marker_that_a_new_leader_does_not_have_is_written_again(meanwhile: str) -> None:
+    async with cluster(2) as (kafka, client):
+        client = Client(await Wire.connect(kafka.bootstrap.split(",")[await client.find() - 1]))
+        partition = kafka.state.partition(*DATA)
+        assert partition is not None
+        partition.replicas, partition.isr = [1, 2], [1, 2]
+        assert (await client.init(), await client.add()) == (Err.NONE, Err.NONE)
+        with kafka.log(*DATA).stuck():
+            assert await client.end() is Err.NONE
+            assert markers(kafka) == [client.id]
+            kafka.move_leader(partition)
+            assert markers(kafka) == []
+        if meanwhile == "another record":
+            now_ms = kafka.state.clock.now_ms()
+            partition.append(build_batch([(None, b"in its place")], now_ms), now_ms=now_ms)
+        await ended(kafka, "CompleteCommit")
+        assert markers(kafka) == [client.id]
+        await client.wire.close()
 
 
 async def test_a_topic_that_is_deleted_meanwhile_counts_as_done() -> None:

@@ -43,13 +43,19 @@ def submit(
 ) -> None:
     """Hand a request's records to the log and answer when it has them; without any, answer as a request that could write."""
     if changes.records:
-        if not changes.group.stored.is_known:
-            changes.group.visible_at_high_watermark = max(
-                changes.group.visible_at_high_watermark, shard.last_written + 2
-            )
-        shard.write(EpochWrite(token, changes, answer, refusal))
+        append(shard, EpochWrite(token, changes, answer, refusal))
     elif token is not None:
         shard.answer(token, answer, refusal)
+
+
+def append(shard: ShardState, write: EpochWrite) -> None:
+    """Request the append of a write. Readers of committed state see a new group from the first of its records on."""
+    group = write.group
+    if not group.stored.is_known and not any(
+        isinstance(pending, EpochWrite) and pending.group is group for pending in shard.writes.values()
+    ):
+        group.visible_at_high_watermark = max(group.visible_at_high_watermark, shard.last_written + 2)
+    shard.write(write)
 
 
 def rewind(shard: ShardState, group: EpochGroup[Any], refused: Write) -> None:

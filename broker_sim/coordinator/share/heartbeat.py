@@ -17,7 +17,7 @@ from broker_sim.coordinator.epochs.holdings import units
 from broker_sim.coordinator.epochs.reconcile import LEFT, Current
 from broker_sim.coordinator.epochs.refused import Refused, is_not_blank, need
 from broker_sim.coordinator.epochs.sessions import cancel_session, restart_session
-from broker_sim.coordinator.epochs.writes import Changes, submit
+from broker_sim.coordinator.epochs.writes import Changes, append, submit
 from broker_sim.coordinator.outcome import Client
 from broker_sim.coordinator.policy import Settings
 from broker_sim.coordinator.share import partitions
@@ -139,11 +139,9 @@ def _heartbeat(
     if not missing:
         submit(shard, token, changes, answer, refusal)
         return
-    if not group.stored.is_known:
-        group.visible_at_high_watermark = max(group.visible_at_high_watermark, shard.last_written + 2)
     commands = partitions.initialize_commands(group.group_id, latest.group_epoch, missing, offsets)
     initialization = partitions.StateInitialization(group, missing)
-    shard.write(partitions.PersisterWrite(token, changes, answer, refusal, commands, initialization))
+    append(shard, partitions.PersisterWrite(token, changes, answer, refusal, commands, initialization))
 
 
 def _group_of(shard: ShardState, request: Request) -> ShareGroup:

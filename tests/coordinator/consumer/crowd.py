@@ -53,21 +53,24 @@ class Crowd(Core):
         self, member: str, epoch: int, owned: Held | None = None, *, group: str = "g", **more: Any
     ) -> ConsumerGroupHeartbeatResponse:
         """A heartbeat's answer; a join reads ``t`` unless it says otherwise."""
+        answer = self.answers[self.start(member, epoch, owned, group=group, **more)]
+        assert isinstance(answer, ConsumerGroupHeartbeatResponse)
+        return answer
+
+    def start(self, member: str, epoch: int, owned: Held | None = None, *, group: str = "g", **more: Any) -> int:
+        """As `hb`, for one that may be deferred; its token."""
         if epoch == 0:
             more = {"rebalance_timeout_ms": 5000, "subscribed_topic_names": ["t"], **more}
             owned = {} if owned is None else owned
         listed = (
             None if owned is None else [TopicPartitions(topic_id(name), numbers) for name, numbers in owned.items()]
         )
-        token = self.request(
+        return self.request(
             ConsumerGroupHeartbeatRequest(
                 group_id=group, member_id=member, member_epoch=epoch, topic_partitions=listed, **more
             ),
             version=1,
         )
-        answer = self.answers[token]
-        assert isinstance(answer, ConsumerGroupHeartbeatResponse)
-        return answer
 
     def told(self, *args: Any, **more: Any) -> tuple[int, Held | None]:
         """A heartbeat's epoch and assignment; it goes well."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker_sim.coordinator.classic.group import ClassicGroup
-from broker_sim.coordinator.outcome import Heartbeat, LeaveGroup, Leaver
+from broker_sim.coordinator.consumer.group import ConsumerGroup
+from broker_sim.coordinator.outcome import Committed, Heartbeat, LeaveGroup, Leaver
+from broker_sim.coordinator.queries import committed
 from kafka_wire.codec import encode
 from kafka_wire.consumer_protocol import assigned_partitions, assignment_of
 from kafka_wire.errors import Err
@@ -205,6 +207,28 @@ def test_an_empty_consumer_group_is_a_classic_one_when_a_classic_member_joins() 
     assert isinstance(core.shard.groups["g"], ClassicGroup)
     assert core.offset() == 7
     assert core.reload().offset() == 7
+
+
+@pytest.mark.parametrize("more", ["N heartbeats", "N2 joins", "C joins"])
+def test_offsets_are_readable_while_a_conversion_and_later_writes_become_committed(more: str) -> None:
+    core = Mixed()
+    c = core.stable_classic()
+    core.commit(7, c, 1)
+    core.held = True
+    before = len(core.log)
+    core.start("N", 0)
+    converted = len(core.log)
+    assert converted > before
+    if more == "C joins":
+        core.join(c, protocols=(("range", subscription([0, 1, 2, 3])),), rebalance_ms=5000)
+    else:
+        core.start(*{"N heartbeats": ("N", 2), "N2 joins": ("N2", 0)}[more], {"t": []})
+    assert len(core.log) > converted
+    for high_watermark in range(before + 1, len(core.log) + 1):
+        core.high_watermark = high_watermark
+        core.step(Committed(high_watermark))
+        assert committed(core.shard, "g")["t"][0].offset == 7, high_watermark
+    assert isinstance(core.shard.groups["g"], ConsumerGroup)
 
 
 def test_refused_appends_take_conversions_back() -> None:

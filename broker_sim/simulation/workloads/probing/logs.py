@@ -73,10 +73,9 @@ class OwnTopic:
         """Whether records of long "before" now, or long "after" it, are refused."""
         return f"message.timestamp.{when}.max.ms" in self.settings or _DIFFERENCE in self.settings
 
-    @property
-    def retention_ms(self) -> int | None:
-        """None where nothing is taken for its age within a run."""
-        return int(self.settings["retention.ms"]) if self.logs[0].deletes else None
+    def retention_ms(self, log: LogModel) -> int | None:
+        """None if no record of the log is deleted within a run."""
+        return int(self.settings["retention.ms"]) if log.deletes else None
 
 
 class LogProber(Prober):
@@ -229,7 +228,7 @@ class LogProber(Prober):
         rows = []
         for _ in range(rng.choice((1, 1, 1, 2, 5))):
             key = b"k%d" % rng.randrange(6) if log.compacts or rng.random() < 0.5 else None
-            late_ms = rng.choice((0, 0, rng.randrange(1000))) if topic.retention_ms is None else 0
+            late_ms = rng.choice((0, 0, rng.randrange(1000))) if topic.retention_ms(log) is None else 0
             headers: tuple[tuple[str, bytes | None], ...] = (("h", b"1"), ("none", None)) if rng.random() < 0.1 else ()
             value: bytes | None = self.value()
             if log.compacts and rng.random() < 0.2:  # a tombstone, identified by its header

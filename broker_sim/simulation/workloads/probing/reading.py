@@ -192,7 +192,7 @@ class ReadingProber(LogProber):
         now_ms = self.state.clock.now_ms()
         if start < log.start:
             self.breach("the log start offset never decreases", f"{log.name}: {start}, it was {log.start}")
-        keeps_ms = topic.retention_ms
+        keeps_ms = topic.retention_ms(log)
         if keeps_ms is None:
             self.expect(
                 "records are deleted only by retention or DeleteRecords", f"{log.name}: log start", start, log.start
