@@ -40,6 +40,7 @@ class Steps:
         self.stream, self.quiet = stream, quiet
         self.tty = not quiet and stream.isatty()
         self.tasks: Callable[[], tuple[int, int] | None] = lambda: None
+        self._records: Callable[[], int] | None = None
         self.watch = stopwatch()
 
     @contextmanager
@@ -53,10 +54,15 @@ class Steps:
             yield step
         finally:
             over.set()
+            self._records = None
             if self.tty:
                 ticker.join()
                 self._write(CLEAR)
         self.say(f"{name}: {step.words or 'done'} ({watch():.1f} s)")
+
+    def counts_records(self, records: Callable[[], int]) -> None:
+        """The step that runs shows how many records are done, as ``records()`` returns."""
+        self._records = records
 
     def say(self, words: str) -> None:
         """Print a line of progress unless quiet."""
@@ -67,6 +73,8 @@ class Steps:
         while not over.wait(TICK_S if watch() > TICK_S else 0.05):
             tasks = self.tasks()
             shown = f", {tasks[0]} of {tasks[1]} tasks" if tasks else ""
+            records = self._records
+            shown += f", {records():,} records" if records is not None else ""
             self._write(f"{CLEAR}{name} ... {watch():.0f} s{shown}")
 
     def _write(self, words: str) -> None:

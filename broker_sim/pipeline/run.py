@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.clock import stopwatch
@@ -32,7 +34,8 @@ from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.engine import on_its_engine
 from broker_sim.pipeline.facts import ReportFacts
 from broker_sim.pipeline.journal_files import lines_of as journal_lines
-from broker_sim.pipeline.offset_logs import find_logs
+from broker_sim.pipeline.log_parts import frame_of, write_parts
+from broker_sim.pipeline.offset_logs import FoundLogs, find_logs
 from broker_sim.pipeline.output import Folder, is_remote
 from broker_sim.pipeline.progress import Steps, tasks_of
 from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, TableSchema
@@ -298,6 +301,10 @@ class PipelineRun:
         self._seen: DataFrame | None = None
         self._deliveries: list[dict[str, Any]] = []
         self._held: list[DataFrame] = []
+        self._files: tuple[str, ...] = ()
+        """Of the offset_log, if this process and Spark's workers can read them."""
+        self._in_order = False
+        """Whether the rows of an offset_log come in the order of the log."""
 
     def all(self) -> RunResult:
         from broker_sim.pipeline.collect import collect
@@ -345,11 +352,11 @@ class PipelineRun:
             events = self._keep(journal.EVENTS, events, 1)
         with self.steps.step("reading __consumer_offsets") as step:
             if self.inputs.log is not None:
-                rows, unread = self._offsets(self.inputs.log)
-                log = self._keep(OFFSET_LOG, self.options.scope.log(offset_log(rows, run_id, distinct=True)))
+                unread = self._offsets(self.inputs.log)
                 skipped = skipped.unionByName(SKIPPED.conform(unread))
             else:
-                log = self._keep(OFFSET_LOG, self.options.scope.log(journal_log(events)))
+                self._keep(OFFSET_LOG, self.options.scope.log(journal_log(events)))
+            log = self.tables["offset_log"]
             self.facts.counts["offset_log"] = log.count()
             instead = "" if self.inputs.log else ", from the journal: there is no log" if self.inputs.journal else ""
             step.done(f"{count(self.facts.counts['offset_log'], 'record')}{instead}")
@@ -368,20 +375,46 @@ class PipelineRun:
         while self._held:
             self._held.pop().unpersist()
 
-    def _offsets(self, where: str) -> tuple[DataFrame, DataFrame]:
-        """The records of a log directory, and what of it can't be read."""
-        run_id = self.inputs.run_id
-        if not is_remote(where):
-            source = self.spark.read.format("consumer_offsets").option("runId", run_id)
-            return source.load(where), self.spark.read.format("consumer_offsets_skipped").option("runId", run_id).load(
-                where
-            )
+    def _offsets(self, where: str) -> DataFrame:
+        """Keep the records of a log directory; returns what of it can't be read."""
+        run_id, scope = self.inputs.run_id, self.options.scope
+        found = find_logs([where], run_id)
+        if not is_remote(where) and not is_remote(self.folder.where):
+            return self._parts_of(found)
         from broker_sim.pipeline.hadoop_files import offset_rows
 
-        logs = find_logs([where], run_id)
-        rows, unread = offset_rows(self.spark, logs.logs, run_id)
-        found = [{"run_id": run_id, **skipped._asdict()} for skipped in logs.skipped]
-        return rows, unread.unionByName(SKIPPED.frame(self.spark, found)) if found else unread
+        if is_remote(where):
+            rows, unread = offset_rows(self.spark, found.logs, run_id)
+        else:
+            sources = (
+                self.spark.read.format(name).option("runId", run_id)
+                for name in ("consumer_offsets", "consumer_offsets_skipped")
+            )
+            rows, unread = (source.load(where) for source in sources)
+        self._keep(OFFSET_LOG, scope.log(offset_log(rows, run_id, distinct=True)))
+        self._in_order = scope.since_ms is None
+        others = [{"run_id": run_id, **skipped._asdict()} for skipped in found.skipped] if is_remote(where) else []
+        return unread.unionByName(SKIPPED.frame(self.spark, others)) if others else unread
+
+    def _parts_of(self, found: FoundLogs) -> DataFrame:
+        """As `_offsets`, of logs on a disk: their records are written where they are decoded."""
+        run_id, scope = self.inputs.run_id, self.options.scope
+        name = f".{OFFSET_LOG.name}" if scope else OFFSET_LOG.name
+        where = self.folder.table(name, run_id)
+        folder = files.local_path(where)
+        assert folder is not None
+        parts = write_parts(self.spark, found, folder, run_id, self.steps.counts_records)
+        whole = frame_of(self.spark, parts, where, run_id)
+        if scope:
+            self._keep(OFFSET_LOG, scope.log(whole))
+            self._in_order = scope.since_ms is None
+            shutil.rmtree(Path(folder).parent)
+        else:
+            self.tables[OFFSET_LOG.name], self._files = whole, parts.files
+        frame: DataFrame = SKIPPED.frame(
+            self.spark, [{"run_id": run_id, **skipped._asdict()} for skipped in parts.skipped]
+        )
+        return frame
 
     @on_its_engine
     def _lines(self, log: DataFrame) -> DataFrame:
@@ -467,7 +500,13 @@ class PipelineRun:
         from broker_sim.pipeline.tables.condensed import condensed
 
         with self.steps.step("condensing") as step:
-            short = condensed(self.tables["offset_log"], window_ms, ordered=True)
+            short = condensed(
+                self.tables["offset_log"],
+                window_ms,
+                ordered=self._in_order,
+                files=self._files,
+                run_id=self.inputs.run_id,
+            )
             self._held.append(short.kept)
             step.done(f"{count(short.rows.count(), 'record')} left")
         return short

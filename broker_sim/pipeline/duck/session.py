@@ -18,7 +18,7 @@ import secrets
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,8 @@ from broker_sim.pipeline.journal_events import batches as batches_of
 from broker_sim.pipeline.journal_events import rows_in
 from broker_sim.pipeline.journal_files import whole
 from broker_sim.pipeline.offset_logs import find_logs, share_out
-from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, TableSchema
-from broker_sim.pipeline.segments import Skipped, read_offsets
+from broker_sim.pipeline.schemas import OFFSET_LOG, TableSchema
+from broker_sim.pipeline.segments import read_offsets
 from broker_sim.pipeline.tables.events import EVENTS
 
 __all__ = ["DuckMissing", "DuckReader", "DuckSession", "is_installed"]
@@ -94,6 +94,11 @@ class DuckSession:
 
         return self.of_arrow(pyarrow.RecordBatchReader.from_batches(schema, batches))
 
+    def of_parquet(self, paths: Sequence[str], columns: Iterable[str]) -> Frame:
+        """A frame of Parquet files, which are read whenever its rows are asked for."""
+        listed = ", ".join(_text(path) for path in paths)
+        return Frame(self, f"SELECT * FROM read_parquet([{listed}], hive_partitioning = false)", columns)
+
     def kept(self, frame: Frame) -> Frame:
         """The frame with its rows computed and stored in the database."""
         name = f"t{next(_numbers)}"
@@ -108,10 +113,10 @@ class DuckSession:
         """The frame, computed, and as one Parquet file in a folder of this machine (a path or a `file:` address). Raises UsageError."""
         kept = self.kept(frame)
         folder = Path(files.local_path(where) or where)
-        place = str(folder / "part-00000.parquet").replace("'", "''")
+        place = _text(str(folder / "part-00000.parquet"))
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._do(f"COPY ({kept.sql()}) TO '{place}' (FORMAT parquet, COMPRESSION snappy)")
+            self._do(f"COPY ({kept.sql()}) TO {place} (FORMAT parquet, COMPRESSION snappy)")
         except OSError as error:
             raise UsageError(f"{folder}: {error.strerror or error}") from None
         return kept
@@ -123,6 +128,12 @@ class DuckSession:
     def stop(self) -> None:
         self.connection.close()
         self._forget()
+
+
+def _text(words: str) -> str:
+    """A string as SQL writes it."""
+    escaped = words.replace("'", "''")
+    return f"'{escaped}'"
 
 
 def _physical_bytes(unknown: int = 4 * MEMORY) -> int:
@@ -154,9 +165,7 @@ class DuckReader:
         if self._format == "sim_journal":
             table, batches = EVENTS, batches_of(rows_in(whole([path], run_id), body), EVENTS)
         else:
-            table, batches = {"consumer_offsets": _offsets, "consumer_offsets_skipped": _skipped}[self._format](
-                path, run_id
-            )
+            table, batches = {"consumer_offsets": _offsets}[self._format](path, run_id)
         return self._session.of_batches(batches, table.arrow())
 
 
@@ -164,17 +173,3 @@ def _offsets(path: str, run_id: str | None) -> tuple[TableSchema, Iterator[Any]]
     slices = [part for share in share_out(find_logs([path], run_id).logs, 1) for part in share]
     read = (read_offsets(part.path, start=part.start, end=part.end, run_id=part.run_id) for part in slices)
     return OFFSET_LOG, chain.from_iterable(read)
-
-
-def _skipped(path: str, run_id: str | None) -> tuple[TableSchema, Iterator[Any]]:
-    logs = find_logs([path], run_id)
-    skipped = [(run_id, entry) for entry in logs.skipped]
-    for part in (piece for share in share_out(logs.logs, 1) for piece in share):
-        mine: list[Skipped] = []
-        for _ in read_offsets(
-            part.path, start=part.start, end=part.end, table=OFFSET_LOG.only(["log_offset"]), skipped=mine.append
-        ):
-            pass
-        skipped += [(part.run_id, entry) for entry in mine]
-    rows = [dict(zip(SKIPPED.names, (run, *entry), strict=True)) for run, entry in skipped]
-    return SKIPPED, batches_of(rows, SKIPPED)
