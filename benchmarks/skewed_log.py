@@ -28,6 +28,7 @@ from broker_sim.storage import partition_for
 from kafka_wire.messages.offsets_log import GroupMetadataValue, MemberMetadata
 from kafka_wire.offsets_log import group_key, group_value, offset_commit_key, offset_commit_value
 from kafka_wire.record_batch import build_batch
+from tests.pipeline.cluster import standalone
 
 __all__ = ["write_skewed_log"]
 
@@ -218,7 +219,7 @@ def read_and_sort(directory: Path) -> float:
     return took
 
 
-def run(directory: Path, engine: str) -> tuple[float, float]:
+def run(directory: Path, engine: str, master: str = MASTER) -> tuple[float, float]:
     """Seconds of a whole `pipeline run`, and the most MiB of memory of its Python process."""
     with tempfile.TemporaryDirectory(prefix="broker-sim-bench-") as out:
         command = [
@@ -232,11 +233,22 @@ def run(directory: Path, engine: str) -> tuple[float, float]:
             "--out",
             f"{out}/report",
         ]
-        command += ["--engine", engine, *(["--master", MASTER] if engine == "spark" else [])]
+        command += ["--engine", engine, *(["--master", master] if engine == "spark" else [])]
         began = time.perf_counter()
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         took = time.perf_counter() - began
     return took, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+
+
+def scaling(directory: Path) -> tuple[float, float]:
+    """Seconds of a `pipeline run` on a standalone cluster of one worker with one core, and of two such workers."""
+    took = []
+    for workers in (1, 2):
+        with tempfile.TemporaryDirectory(prefix="broker-sim-bench-") as place:
+            started = standalone(Path(sys.executable), Path(place), workers=workers, cores=1, memory="2g")
+            with started as url:
+                took.append(run(directory, "spark", url)[0])
+    return took[0], took[1]
 
 
 def main() -> None:
@@ -248,8 +260,12 @@ def main() -> None:
         action="store_true",
         help="run the pipeline on it, on DuckDB and Spark, beside Spark's read and sort",
     )
+    parser.add_argument(
+        "--scaling", action="store_true", help="run it on a standalone cluster of one worker and of two workers"
+    )
     args = parser.parse_args()
-    write_skewed_log(args.directory, args.commits)
+    if not args.directory.exists():
+        write_skewed_log(args.directory, args.commits)
     if args.measure:
         seconds, mib = run(args.directory, "duckdb")
         print(f"DuckDB: {seconds:.0f} s, {mib:,.0f} MiB, {mib * 2**20 / args.commits:.0f} bytes a commit")
@@ -258,6 +274,9 @@ def main() -> None:
         print(
             f"Spark, {MASTER}: {seconds:.0f} s, {seconds / least:.1f} times as long as it reads and sorts ({least:.0f} s)"
         )
+    if args.scaling:
+        one, two = scaling(args.directory)
+        print(f"Spark, standalone: one worker {one:.0f} s, two workers {two:.0f} s, {one / two:.2f} times as fast")
 
 
 if __name__ == "__main__":

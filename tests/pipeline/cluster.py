@@ -17,7 +17,7 @@ import sys
 import time
 import venv
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 START_S = 40.0
@@ -85,15 +85,17 @@ def submit(
 
 
 @contextmanager
-def standalone(python: Path, directory: Path) -> Iterator[str]:
-    """A master and a worker with two cores; gives the master's URL."""
+def standalone(python: Path, directory: Path, *, workers: int = 1, cores: int = 2, memory: str = "1g") -> Iterator[str]:
+    """A master and workers with so many cores and so much memory each; gives the master's URL."""
     directory.mkdir(exist_ok=True)
-    with _daemon(python, directory / "master.log", "master.Master") as master_log:
+    with ExitStack() as stack:
+        master_log = stack.enter_context(_daemon(python, directory / "master.log", "master.Master"))
         url = _awaited(master_log, r"Starting Spark master at (spark://\S+)")
-        options = ["--cores", "2", "--memory", "1g", "--work-dir", str(directory / "work"), url]
-        with _daemon(python, directory / "worker.log", "worker.Worker", *options) as worker_log:
-            _awaited(worker_log, r"(Successfully registered with master)")
-            yield url
+        for number in range(workers):
+            options = ["--cores", str(cores), "--memory", memory, "--work-dir", str(directory / f"work-{number}"), url]
+            worker = _daemon(python, directory / f"worker-{number}.log", "worker.Worker", *options)
+            _awaited(stack.enter_context(worker), r"(Successfully registered with master)")
+        yield url
 
 
 @contextmanager
