@@ -24,6 +24,7 @@ def derived(
     window_ms: int,
     *,
     logged: bool = True,
+    journaled: bool = True,
     sizes: DataFrame | None = None,
     lines: DataFrame | None = None,
     seen: DataFrame | None = None,
@@ -31,8 +32,9 @@ def derived(
     short: Condensed | None = None,
 ) -> dict[TableSchema, Callable[[], DataFrame]]:
     """The tables that are made of EVENTS, OFFSET_LOG, LOG_ENDS and LOG_LINES. ``logged``: whether ``log`` is one; else it is a
-    `journal_log`. ``sizes``: LOG_SIZES; ``seen``: SEEN, transactions; ``shares``: SEEN of share_deliveries; ``short``: the log,
-    condensed with that ``window_ms``: tables are made of it where it is given.
+    `journal_log`. ``journaled``: whether ``events`` are those of a journal; else tables that come from a journal alone are empty and
+    not computed, which takes Spark as long as any other. ``sizes``: LOG_SIZES; ``seen``: SEEN, transactions; ``shares``: SEEN of
+    share_deliveries; ``short``: the log, condensed with that ``window_ms``: tables are made of it where it is given.
 
     The modules are imported here, since they import an engine; the tables are functions, so that only requested ones are planned."""
     from broker_sim.pipeline.tables.commit_refusals import COMMIT_REFUSALS, commit_refusals
@@ -62,6 +64,9 @@ def derived(
     def begun() -> DataFrame:
         return SEEN.none_like(log) if seen is None else seen
 
+    def from_journal(table: TableSchema, make: Callable[[DataFrame], DataFrame]) -> Callable[[], DataFrame]:
+        return lambda: make(events) if journaled else table.none_like(log)
+
     return {
         GROUPS: lambda: groups(log),
         LAG: lambda: lag(log, ends, window_ms),
@@ -74,9 +79,9 @@ def derived(
         COORDINATOR_MOVES: lambda: coordinator_moves(log, line_rows()),
         REBALANCES: lambda: rebalances(events, real, lines),
         MEMBER_CHURN: lambda: member_churn(events, real),
-        DUPLICATE_WINDOWS: lambda: duplicate_windows(events),
-        OFFSET_SKIPS: lambda: offset_skips(events),
-        COMMIT_REFUSALS: lambda: commit_refusals(events),
+        DUPLICATE_WINDOWS: from_journal(DUPLICATE_WINDOWS, duplicate_windows),
+        OFFSET_SKIPS: from_journal(OFFSET_SKIPS, offset_skips),
+        COMMIT_REFUSALS: from_journal(COMMIT_REFUSALS, commit_refusals),
         DATA_LOSSES: lambda: data_losses(events, whole),
         STUCK_PARTITIONS: lambda: stuck_partitions(events, whole if logged else None, lines, short),
     }

@@ -522,6 +522,7 @@ class PipelineRun:
             ends,
             window_ms,
             logged=self.inputs.log is not None,
+            journaled=self.inputs.journal is not None,
             sizes=sizes,
             lines=self.tables.get("log_lines"),
             seen=self._seen,

@@ -337,3 +337,23 @@ def test_condensing_reads_rows_in_any_order_where_it_may_sort_them(duck: DuckSes
     random.Random(3).shuffle(rows)
     sorted_ = condensed(OFFSET_LOG.frame(duck, rows), WINDOW_MS)
     assert texts(sorted_.rows) == texts(in_order.rows)
+
+
+def test_without_a_journal_nothing_is_computed_from_one(duck: DuckSession) -> None:
+    log, events = OFFSET_LOG.frame(duck, a_long_log(3)), EVENTS.frame(duck)
+    made = derived(events, log, LOG_ENDS.frame(duck), WINDOW_MS, journaled=False)
+    for name in ("duplicate_windows", "offset_skips", "commit_refusals"):
+        [(table, make)] = [(table, make) for table, make in made.items() if table.name == name]
+        empty = make()
+        assert (tuple(empty.columns), empty.collect()) == (table.names, [])
+        assert not uses(empty, events)
+        [whole] = [
+            make()
+            for table, make in derived(events, log, LOG_ENDS.frame(duck), WINDOW_MS).items()
+            if table.name == name
+        ]
+        assert uses(whole, events)
+
+
+def uses(frame: Any, other: Any) -> bool:
+    return frame is other or any(uses(one, other) for one in frame.over)
