@@ -255,12 +255,14 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
         for at, row in enumerate(rows):
             departed = _moves([row], came=False)
             back = _moves(rows[at:], came=True)
+            returned = {bounce["former"] for later in rows[at:] for bounce in later.get("bounces") or ()}
             if (
                 row["cause"] not in ("departed", "leave")
                 or not row["size_after"]
                 or None
                 in (row["who_clients"] or ())  # its record is older than the log: another member may be the same client
                 or any(name in back for name in departed)
+                or returned & set(row["who"] or ())
             ):
                 continue
             left = row["cause"] == "leave"
@@ -319,4 +321,39 @@ def _changed_over(facts: ReportFacts) -> Iterable[Finding]:
             yield Finding("protocol change", "note", 66, f"{words}.", advice, *at)
 
 
-ABOUT_GENERATIONS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (_storms, _late, _lost, _changed_over)
+def _bounced(facts: ReportFacts) -> Iterable[Finding]:
+    """Static members that came back under other member ids before they were removed."""
+    for group, rows in _generations(facts):
+        bounces = [
+            (bounce, row)
+            for row in rows
+            for bounce in row.get("bounces") or ()
+            if not bounce["removed"] and bounce["at_ms"] is not None
+        ]
+        if not bounces:
+            continue
+        bounces.sort(key=lambda pair: (pair[0]["at_ms"], pair[0]["instance"]))
+        first, last = bounces[0][0], bounces[-1][0]
+        names = list(dict.fromkeys(bounce["instance"] for bounce, _ in bounces))
+        verb = f"came back under {'another member id' if len(bounces) == 1 else 'other member ids'}"
+        span = f"at {when(first['at_ms'])}"
+        if len(bounces) > 1:
+            span = f"{times(len(bounces))} from {when(first['at_ms'])} until {when(last['at_ms'])}"
+        away = [bounce["away_ms"] for bounce, _ in bounces if bounce["away_ms"] is not None]
+        words = f"{count(len(names), 'static member')} of {group} {verb} {span}: {named(names)}"
+        if away:
+            longest = "" if len(away) == 1 else "at most "
+            words += f"; away for {longest}{duration_text(max(away))}, from the last sign of its former process on"
+        advice = (
+            "So restarts of static members look: they keep their partitions. Two consumers with one group.instance.id also take each"
+            " other's place again and again."
+        )
+        partition = bounces[0][1]["coordinator_partition"]
+        shown = records_of({**row, "log_offset": bounce["log_offset"]} for bounce, row in bounces)
+        at = (group, partition, first["at_ms"], last["at_ms"], "certain", shown)
+        yield Finding("static bounce", "note", 64, f"{words}.", advice, *at)
+
+
+ABOUT_GENERATIONS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (
+    *(_storms, _late, _lost, _changed_over, _bounced),
+)

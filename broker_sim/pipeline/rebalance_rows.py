@@ -33,6 +33,7 @@ from broker_sim.pipeline.log_causes import (
     waiting,
 )
 from broker_sim.pipeline.modern_groups import EPOCHS, ModernGroup
+from broker_sim.pipeline.static_members import Bounce, StaticMembers
 
 __all__ = ["CLOSED", "GROWN", "JOINS", "rebalances_of"]
 
@@ -85,6 +86,8 @@ class _GroupRows:
         self._metadata = _Metadata()
         self._seen: dict[str, list[int]] = {}
         self._progress: dict[int, dict[str, list[int]]] = {}
+        self._static, self._bounces = StaticMembers(), dict[int, list[Bounce]]()
+        """of classic generations, by their number"""
         self._fresh = True
 
     def take(self, row: Row) -> None:
@@ -142,6 +145,11 @@ class _GroupRows:
         )
         if len(self.records.generations) > known:
             self._progress[known] = dict(self._seen)
+        if row["generation"] is None:
+            self._static.forget()
+        else:
+            bounces = self._static.take(row["ts_ms"], row.get("place"), members, self._seen)
+            self._bounces.setdefault(len(self.records.generations) - 1, []).extend(bounces)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """All rows of the group."""
@@ -161,6 +169,7 @@ class _GroupRows:
             ):
                 row["cause_certainty"] = LIKELY
             row |= self._over.cause(number)
+            row["bounces"] = [bounce.row() for bounce in self._bounces.get(number, ())] or None
             window = self.lines.of(generation.generation, generation.stored_ms)
             if window is not None:
                 used.append(window)

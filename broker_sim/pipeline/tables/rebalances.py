@@ -151,6 +151,29 @@ REBALANCES = TableSchema(
             " they had lacked an epoch; null where nothing is known",
             _BOTH,
         ),
+        ColumnSpec(
+            "bounces",
+            ArrayOf(
+                StructOf(
+                    (
+                        ColumnSpec("instance", STRING, "its group.instance.id"),
+                        ColumnSpec("client", STRING, "client id of the member that came"),
+                        ColumnSpec("former", STRING, "its member id before"),
+                        ColumnSpec("member", STRING, "its member id since then"),
+                        ColumnSpec("at_ms", LONG, "when it came back, ms since 1970"),
+                        ColumnSpec(
+                            "away_ms",
+                            LONG,
+                            "since the last commit of its partitions, or since it left for a while; null if neither is in the log",
+                        ),
+                        ColumnSpec("removed", BOOLEAN, "whether the group had removed it before"),
+                        ColumnSpec("log_offset", LONG, "of the record that shows it"),
+                    )
+                )
+            ),
+            "static members that came back under another member id in this generation or with it",
+            "log",
+        ),
         ColumnSpec("from_empty", BOOLEAN, "whether the group had no members before", _BOTH),
         ColumnSpec(
             "whole",
