@@ -33,7 +33,7 @@ from broker_sim.pipeline.schemas import (
     TableSchema,
     moment,
 )
-from broker_sim.pipeline.tables.columns import moments
+from broker_sim.pipeline.tables.columns import moments, records
 from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL
 
 if TYPE_CHECKING:
@@ -493,9 +493,14 @@ def _progress(log: DataFrame) -> DataFrame:
     return records.join(progress, where).drop("number")
 
 
+_WEIGHTED = TableSchema(
+    "weighted", (*OFFSET_LOG.columns, ColumnSpec("records", LONG, "how many records it represents"))
+)
+
+
 def _records(log: DataFrame) -> DataFrame:
     """The log's records of groups, as `REBALANCE_INPUT`."""
-    log = OFFSET_LOG.conform(log).withColumn("records", F.lit(1)) if "records" not in log.columns else log
+    log = _WEIGHTED.conform(log.withColumn("records", records(log)))
     key = ["run_id", "log_partition", "group", "log_offset"]
     return REBALANCE_INPUT.conform(
         log.where(F.col("kind").isin("group", "group_tombstone") & F.col("group").isNotNull())
