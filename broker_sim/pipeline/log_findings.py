@@ -21,7 +21,7 @@ from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count, late_to_rejoin, times
 from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LONG_MS, NOTED_MS, OFTEN, OFTEN_MS, Finding, by_group, certainty_of
-from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, named, records_of, when, who
+from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, lines_of, named, records_of, when, who
 
 __all__ = ["ABOUT_GENERATIONS", "is_orderly"]
 
@@ -118,7 +118,7 @@ def _storms(facts: ReportFacts) -> Iterable[Finding]:
                 _at(run[-1]),
                 certainty_of(row for row in run if row["cause"] in _CAUSES),
                 records_of(run),
-                tuple(line for row in run for line in (row.get("evidence_lines") or ())[:1]),
+                lines_of(run, 1),
             )
 
 
