@@ -13,6 +13,7 @@ Source: what was seen in logs of Apache Kafka 3.4, 4.1 and 4.4 while such things
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby, pairwise
@@ -321,6 +322,31 @@ def _changed_over(facts: ReportFacts) -> Iterable[Finding]:
             yield Finding("protocol change", "note", 66, f"{words}.", advice, *at)
 
 
+_GROWN = re.compile(r"(?P<topic>.+): (?P<before>\d+) to (?P<after>\d+) partitions")
+"""An element of `cause_changes`."""
+
+
+def _grew(facts: ReportFacts) -> Iterable[Finding]:
+    """Topics that got partitions under a group, as its assignments show."""
+    for group, rows in _generations(facts):
+        for row in rows:
+            for change in row.get("cause_changes") or () if row["source"] == "log" else ():
+                match = _GROWN.fullmatch(change)
+                if match is None:
+                    continue
+                what = "epoch" if row.get("kind") in ("consumer", "share") else "generation"
+                words = (
+                    f"{match['topic']} grew from {match['before']} to {match['after']} partitions while {group} was reading it:"
+                    f" {what} {row['generation']} at {when(_at(row))} is the first in which they are assigned"
+                )
+                advice = (
+                    "A group notices new partitions only after metadata.max.age.ms: with auto.offset.reset=latest it skips what was"
+                    " written to them before. Records of a key may go to another partition than before."
+                )
+                at = (group, row["coordinator_partition"], _at(row), None, "likely", records_of([row]))
+                yield Finding("grown topic", "note", 63, f"{words}.", advice, *at)
+
+
 def _bounced(facts: ReportFacts) -> Iterable[Finding]:
     """Static members that came back under other member ids before they were removed."""
     for group, rows in _generations(facts):
@@ -355,5 +381,5 @@ def _bounced(facts: ReportFacts) -> Iterable[Finding]:
 
 
 ABOUT_GENERATIONS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (
-    *(_storms, _late, _lost, _changed_over, _bounced),
+    *(_storms, _late, _lost, _changed_over, _bounced, _grew),
 )

@@ -31,8 +31,9 @@ from types import MappingProxyType
 from typing import Any
 
 from broker_sim.explain.epoch_steps import EpochStep, EpochSteps
-from broker_sim.pipeline.cause_changes import counted, subscribed
+from broker_sim.pipeline.cause_changes import counted, grown, subscribed
 from broker_sim.pipeline.epoch_records import records_of
+from broker_sim.pipeline.grown_topics import GrownTopics, counts_of
 from broker_sim.pipeline.log_causes import CAUSES
 from broker_sim.pipeline.static_members import Bounce
 
@@ -123,6 +124,9 @@ class ModernGroup:
         self._about: dict[str, dict[str, Any]] = {}
         self._before: dict[str, tuple[str | None, str | None]] = {}
         self._epochs: dict[str, int] = {}
+        self._assigned: dict[str, dict[str, int]] = {}
+        """member -> topic id -> the highest partition that it has, plus one."""
+        self._topics = GrownTopics()
         self._static: dict[str, str] = {}
         """instance id -> the member that had it last."""
         self._away: dict[str, int | None] = {}
@@ -287,6 +291,7 @@ class ModernGroup:
         if self._epoch is None or member in self._members or row.get("step") is not None:
             return
         self._members[member] = self._before[member] = (None, None)
+        self._topics.forget()
         self._about[member] = dict.fromkeys(("group_instance_id", "client_id", "client_host", "topics"))
         for epoch in self.epochs[self._life :]:
             epoch.old.append(member)
@@ -308,6 +313,8 @@ class ModernGroup:
         if row["generation"] is None:  # the group ceased to be, or became a classic one
             self._before, self._epoch, self._life = {}, None, len(self.epochs)
             self._static.clear()
+            self._topics.forget()
+            self._assigned.clear()
             return
         if row.get("over") or row.get("found") in _SETTLED:
             self._before, self._epoch = dict(self._members), row["generation"]
@@ -346,9 +353,16 @@ class ModernGroup:
         value = json.loads(row["detail"] or "{}")
         self._watch_revocation(member, value, row["ts_ms"])
         if row["detail"] is None:
+            self._assigned.pop(member, None)
             self._done(member, row)
             return
         self._epochs[member] = value["memberEpoch"]
+        self._assigned[member] = counts_of(
+            (one["topicId"], number)
+            for one in value.get("assignedPartitions") or ()
+            if "topicId" in one
+            for number in one["partitions"]
+        )
         if value["memberEpoch"] == _AWAY:
             self._away[member] = row["ts_ms"]
         else:
@@ -391,6 +405,23 @@ class ModernGroup:
         epoch.last = [member]
         if not epoch.waits:
             epoch.end, epoch.ended_ms = "stable", row["ts_ms"]
+            if epoch.step is None:
+                epoch.changes += self._grew()
+
+    def _grew(self) -> list[str]:
+        """Topics that have more partitions than before, once all members have what they are to have: in a log by their ids, unless
+        members subscribe to a single one."""
+        if not self._members.keys() <= self._assigned.keys():
+            return []
+        counts = counts_of(
+            (topic, number - 1) for name in self._members for topic, number in self._assigned[name].items()
+        )
+        names = {name for about in self._about.values() for name in about["topics"] or ()}
+        found = self._topics.take(counts, complete=True)
+        return [
+            grown(next(iter(names)) if len(names) == len(counts) == 1 else f"topic {topic}", before, now)
+            for topic, before, now in found
+        ]
 
     def _waits(self, epoch: _Epoch) -> list[dict[str, Any]] | None:
         """The members that were removed before they had reached an epoch, as `waits` of the table."""

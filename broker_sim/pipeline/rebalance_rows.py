@@ -21,6 +21,7 @@ from broker_sim.explain.generations import Generation, Generations, GroupMetadat
 from broker_sim.explain.holdups import Holdup, chief, holdups
 from broker_sim.explain.rebalances import COMPLETING, PREPARING, STABLE, Cause, GroupStep, Phases, Rebalances
 from broker_sim.pipeline.cause_changes import grown, owned
+from broker_sim.pipeline.grown_topics import GrownTopics
 from broker_sim.pipeline.log_causes import (
     CAUSES,
     CERTAIN,
@@ -87,6 +88,7 @@ class _GroupRows:
         self._seen: dict[str, list[int]] = {}
         self._progress: dict[int, dict[str, list[int]]] = {}
         self._static, self._bounces = StaticMembers(), dict[int, list[Bounce]]()
+        self._topics, self._grown = GrownTopics(), dict[int, list[str]]()
         """of classic generations, by their number"""
         self._fresh = True
 
@@ -145,8 +147,11 @@ class _GroupRows:
         )
         if len(self.records.generations) > known:
             self._progress[known] = dict(self._seen)
+            assigned = (name for member in members for name in member.assigned)
+            self._grown[known] = self._topics.classic(assigned, row["generation"])
         if row["generation"] is None:
             self._static.forget()
+            self._topics.forget()
         else:
             bounces = self._static.take(row["ts_ms"], row.get("place"), members, self._seen)
             self._bounces.setdefault(len(self.records.generations) - 1, []).extend(bounces)
@@ -169,6 +174,7 @@ class _GroupRows:
             ):
                 row["cause_certainty"] = LIKELY
             row |= self._over.cause(number)
+            row["cause_changes"] = self._grown.get(number) or None
             row["bounces"] = [bounce.row() for bounce in self._bounces.get(number, ())] or None
             window = self.lines.of(generation.generation, generation.stored_ms)
             if window is not None:
