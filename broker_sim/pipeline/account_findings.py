@@ -18,7 +18,7 @@ from broker_sim.journal import INSIDE
 from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LONG_MS, Finding, by_group, certainty_of
 from broker_sim.pipeline.log_findings import is_orderly
-from broker_sim.pipeline.phrases import at_of, named, records_of, short_member, when
+from broker_sim.pipeline.phrases import at_of, lines_of, named, records_of, short_member, when
 from broker_sim.pipeline.reset_findings import resets
 from broker_sim.pipeline.slow_rebalances import dead_members, is_rebalancing, rebalancing_ms
 from broker_sim.pipeline.stall_ends import (
@@ -112,7 +112,7 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
             at_of(lost[-1][0]),
             certainty,
             records_of(row for row, _ in lost),
-            tuple(line for row, _ in lost for line in row["evidence_lines"] or ()),
+            lines_of(row for row, _ in lost),
         )
 
 
@@ -158,7 +158,7 @@ def _polled(facts: ReportFacts) -> Iterable[Finding]:
             at_of(late[-1]),
             "certain" if is_certain else "likely",
             records_of(late),
-            tuple(line for row in late for line in row["evidence_lines"] or ()),
+            lines_of(late),
         )
 
 

@@ -58,6 +58,8 @@ KINDS = {
     "session expired": "the session of a member expired",
     "poll timeout": "a member left after max.poll.interval.ms",
     "departed": "a member left, or its session expired, and it did not rejoin (log)",
+    "grown topic": "a topic got more partitions while a group was reading it (log)",
+    "static bounce": "static members came back under other member ids (log)",
     "churn": "many sessions of a group expired (journal)",
     "protocol change": "a group went from one rebalance protocol to another (log)",
     "regression": "a committed offset decreased",

@@ -175,6 +175,8 @@ _SHOWN_BY = {
     "broker log": "its leader logged it",
     "client log": "their clients logged it",
     "together": "they stopped committing together with those of another partition, about which brokers or clients logged it",
+    "repeated": "it committed the same offsets again after about offsets.commit.timeout.ms, and had read on when it could commit again,"
+    " while groups of other partitions went on",
     "rhythm": "they slowed down together and caught up at once afterwards, while groups of other partitions did not",
 }
 
@@ -199,10 +201,11 @@ def _stuck_by_logs(facts: ReportFacts, row: Row) -> Finding:
         f"Look at the replicas of {row['log']}: a follower that hangs and is still in the ISR, fewer in-sync replicas than"
         " min.insync.replicas, a full disk. Groups of other partitions are not affected; restarting consumers does not help."
     )
+    alone = row["evidence"] == "repeated"
     return Finding(
         "stuck",
-        "bad",
-        1000 + (row["stuck_ms"] or 0) / 1000,
+        "warn" if alone else "bad",
+        (400 if alone else 1000) + (row["stuck_ms"] or 0) / 1000,
         f"{words}.",
         advice,
         hit[0] if len(hit) == 1 else None,

@@ -13,6 +13,7 @@ Source: what was seen in logs of Apache Kafka 3.4, 4.1 and 4.4 while such things
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby, pairwise
@@ -21,7 +22,7 @@ from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count, late_to_rejoin, times
 from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LONG_MS, NOTED_MS, OFTEN, OFTEN_MS, Finding, by_group, certainty_of
-from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, named, records_of, when, who
+from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, lines_of, named, records_of, when, who
 
 __all__ = ["ABOUT_GENERATIONS", "is_orderly"]
 
@@ -118,7 +119,7 @@ def _storms(facts: ReportFacts) -> Iterable[Finding]:
                 _at(run[-1]),
                 certainty_of(row for row in run if row["cause"] in _CAUSES),
                 records_of(run),
-                tuple(line for row in run for line in (row.get("evidence_lines") or ())[:1]),
+                lines_of(run, 1),
             )
 
 
@@ -255,12 +256,14 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
         for at, row in enumerate(rows):
             departed = _moves([row], came=False)
             back = _moves(rows[at:], came=True)
+            returned = {bounce["former"] for later in rows[at:] for bounce in later.get("bounces") or ()}
             if (
                 row["cause"] not in ("departed", "leave")
                 or not row["size_after"]
                 or None
                 in (row["who_clients"] or ())  # its record is older than the log: another member may be the same client
                 or any(name in back for name in departed)
+                or returned & set(row["who"] or ())
             ):
                 continue
             left = row["cause"] == "leave"
@@ -319,4 +322,64 @@ def _changed_over(facts: ReportFacts) -> Iterable[Finding]:
             yield Finding("protocol change", "note", 66, f"{words}.", advice, *at)
 
 
-ABOUT_GENERATIONS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (_storms, _late, _lost, _changed_over)
+_GROWN = re.compile(r"(?P<topic>.+): (?P<before>\d+) to (?P<after>\d+) partitions")
+"""An element of `cause_changes`."""
+
+
+def _grew(facts: ReportFacts) -> Iterable[Finding]:
+    """Topics that got partitions under a group, as its assignments show."""
+    for group, rows in _generations(facts):
+        for row in rows:
+            for change in row.get("cause_changes") or () if row["source"] == "log" else ():
+                match = _GROWN.fullmatch(change)
+                if match is None:
+                    continue
+                what = "epoch" if row.get("kind") in ("consumer", "share") else "generation"
+                words = (
+                    f"{match['topic']} grew from {match['before']} to {match['after']} partitions while {group} was reading it:"
+                    f" {what} {row['generation']} at {when(_at(row))} is the first in which they are assigned"
+                )
+                advice = (
+                    "A group notices new partitions only after metadata.max.age.ms: with auto.offset.reset=latest it skips what was"
+                    " written to them before. Records of a key may go to another partition than before."
+                )
+                at = (group, row["coordinator_partition"], _at(row), None, "likely", records_of([row]))
+                yield Finding("grown topic", "note", 63, f"{words}.", advice, *at)
+
+
+def _bounced(facts: ReportFacts) -> Iterable[Finding]:
+    """Static members that came back under other member ids before they were removed."""
+    for group, rows in _generations(facts):
+        bounces = [
+            (bounce, row)
+            for row in rows
+            for bounce in row.get("bounces") or ()
+            if not bounce["removed"] and bounce["at_ms"] is not None
+        ]
+        if not bounces:
+            continue
+        bounces.sort(key=lambda pair: (pair[0]["at_ms"], pair[0]["instance"]))
+        first, last = bounces[0][0], bounces[-1][0]
+        names = list(dict.fromkeys(bounce["instance"] for bounce, _ in bounces))
+        verb = f"came back under {'another member id' if len(bounces) == 1 else 'other member ids'}"
+        span = f"at {when(first['at_ms'])}"
+        if len(bounces) > 1:
+            span = f"{times(len(bounces))} from {when(first['at_ms'])} until {when(last['at_ms'])}"
+        away = [bounce["away_ms"] for bounce, _ in bounces if bounce["away_ms"] is not None]
+        words = f"{count(len(names), 'static member')} of {group} {verb} {span}: {named(names)}"
+        if away:
+            longest = "" if len(away) == 1 else "at most "
+            words += f"; away for {longest}{duration_text(max(away))}, from the last sign of its former process on"
+        advice = (
+            "So restarts of static members look: they keep their partitions. Two consumers with one group.instance.id also take each"
+            " other's place again and again."
+        )
+        partition = bounces[0][1]["coordinator_partition"]
+        shown = records_of({**row, "log_offset": bounce["log_offset"]} for bounce, row in bounces)
+        at = (group, partition, first["at_ms"], last["at_ms"], "certain", shown)
+        yield Finding("static bounce", "note", 64, f"{words}.", advice, *at)
+
+
+ABOUT_GENERATIONS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (
+    *(_storms, _late, _lost, _changed_over, _bounced, _grew),
+)

@@ -13,7 +13,7 @@ The effects of a follower that hangs, and their signs (measured on real brokers)
 Rules:
 1. A period is made of signs of one partition that are near each other. A line of a broker or of two groups' clients is certain; one
    group's clients alone are likely, for their network may be at fault; the log's rhythm alone is likely where two groups at least of
-   the partition slowed down together while other partitions' groups did not, and a hint for one group.
+   the partition slowed down together while other partitions' groups did not, and a hint for one group, but for rule 6.
 2. Slowing down counts where the offsets jumped afterwards: the consumers had read on. A group that has nothing to commit takes up again
    with its usual step.
 3. Under 4.x a coordinator that can't commit answers no heartbeat either, so that sessions run out: a pause in which the group
@@ -21,6 +21,10 @@ Rules:
    that hangs has replicas of many.
 4. Where the partition got another leader epoch, it moved: what clients say then is no stuck partition.
 5. A group that was slow, committed at its usual pace for REGAINED_MS, and was slow again, had its commits in between: two periods.
+6. The only group of its partition is likely stuck if it made a commit again after offsets.commit.timeout.ms, and its offsets jumped
+   later, to where its usual rate would have led: it had read on, so the commit that it repeated had not been answered. A group that
+   idles repeats its offsets as well, but at its usual pace, and goes on from where it was; a backlog that comes at once leads farther.
+   Where the leader epoch changed before the repetition, the repeated commit went to another leader: that is a move.
 """
 
 from __future__ import annotations
@@ -54,6 +58,11 @@ REGAINED_MS = 10_000
 MOST_WORDS = 120
 """Of an error in a client's words."""
 JUMP = 3
+REPEATED_MS = (4500, 6000)
+"""A commit is repeated so long after the one that was not answered: TIMED_OUT_MS, and a client's retry.backoff.ms; a little less behind
+the last commit of another member."""
+FARTHER = 1.5
+"""Offsets that go on so many times as far as the usual rate leads had more to read than usual."""
 BETWEEN_MS = 2000
 """So far apart pauses of one group may be to be one: two members' tries."""
 
@@ -72,8 +81,12 @@ class SlowPeriod:
     from_offset: int
     to_offset: int
     shows: bool
+    repeated_ms: int | None = None
+    """When the group repeated a commit that was not answered, where rule 6 holds; else None."""
 
 
+REPEATED = "repeated"
+"""Evidence: rule 6."""
 REGAINED = "regained"
 MARKED = "marked"
 """Of a pause in which the group rebalanced, or had no members."""
@@ -146,9 +159,12 @@ class Pace:
             return
         least_ms = max(LEAST_MS, UNUSUAL * _at(self._pauses, times * 9 // 10))
         usual = _at(self._steps, times // 2)
+        total_ms = max(sum(ms * number for ms, number in self._pauses.items()), 1)
+        total = sum(step * number for step, number in self._steps.items())
         for pause in self._slow:
-            if pause["to_ms"] - pause["from_ms"] >= least_ms:
-                yield {**pause, "usual": usual}
+            pause_ms = pause["to_ms"] - pause["from_ms"]
+            if pause_ms >= least_ms:
+                yield {**pause, "usual": usual, "expected": total * pause_ms // total_ms}
         assert self._last is not None
         yield {"sort": 2, "from_ms": self._first_ms, "to_ms": self._last[0]}
 
@@ -224,8 +240,27 @@ def _slow_period(log_partition: int, group: str, run: list[Row]) -> SlowPeriod:
     shows = jumped and (len(plain) == len(run) or len(plain) > 1)
     first, last = run[0], run[-1]
     return SlowPeriod(
-        log_partition, group, first["from_ms"], last["to_ms"], first["from_offset"], last["to_offset"], shows
+        log_partition,
+        group,
+        first["from_ms"],
+        last["to_ms"],
+        first["from_offset"],
+        last["to_offset"],
+        shows,
+        _repeated_ms(run) if shows else None,
     )
+
+
+def _repeated_ms(run: list[Row]) -> int | None:
+    """Rule 6: when the first commit was repeated; None where the offsets went on otherwise than after commits that timed out."""
+    least_ms, most_ms = REPEATED_MS
+    for row in run:
+        if row["detail"] != MARKED and row["advance"] == 0 and least_ms <= row["to_ms"] - row["from_ms"] <= most_ms:
+            later = [other for other in run if other["from_ms"] >= row["to_ms"]]
+            jump = sum(other["advance"] for other in later)
+            expected = sum(other["expected"] for other in run)
+            return int(row["to_ms"]) if JUMP * max(row["usual"], 1) < jump <= FARTHER * expected else None
+    return None
 
 
 def _regained(stretches: Iterable[SlowPeriod]) -> Iterator[Row]:
@@ -276,7 +311,7 @@ def periods_of(signs: Iterable[Row], pauses: Iterable[Row], paces: Iterable[Row]
     for log_partition, mine in by_partition.items():
         periods += _of_lines(log_partition, sorted(mine, key=lambda row: row["ts_ms"]))
     periods += _joined(periods, stretches, paces)
-    rhythms = list(_of_rhythm([stretch for stretch in stretches if stretch.shows], paces))
+    rhythms = list(_of_rhythm([stretch for stretch in stretches if stretch.shows], paces, _epochs(by_partition)))
     for period in periods:
         end_ms = period.to_ms if period.to_ms is not None else period.last_ms
         for other in rhythms:
@@ -299,8 +334,16 @@ def periods_of(signs: Iterable[Row], pauses: Iterable[Row], paces: Iterable[Row]
         yield _row(period)
 
 
+def _epochs(signs: Mapping[int, list[Row]]) -> dict[int, list[int]]:
+    """When the leader epoch of each partition changed."""
+    return {
+        log_partition: [sign["ts_ms"] for sign in mine if sign["what"] == "epoch"]
+        for log_partition, mine in signs.items()
+    }
+
+
 def _row(period: _Period) -> dict[str, Any]:
-    if period.evidence == "together":
+    if period.evidence in ("together", REPEATED):
         certainty = LIKELY
     elif period.evidence:
         certainty = LIKELY if len(period.groups) > 1 else POSSIBLE
@@ -442,8 +485,9 @@ def _add(period: _Period, sign: Row) -> None:
 # ------------------------------------------------------------------------------------------------ rhythm
 
 
-def _of_rhythm(stretches: list[SlowPeriod], paces: list[Row]) -> Iterator[_Period]:
-    """Periods in which groups of one partition slowed down together, while some group elsewhere kept its pace."""
+def _of_rhythm(stretches: list[SlowPeriod], paces: list[Row], epochs: Mapping[int, list[int]]) -> Iterator[_Period]:
+    """Periods in which groups of one partition slowed down together, while some group elsewhere kept its pace. ``epochs``: when the
+    leader epoch of a partition changed."""
     by_partition: dict[int, list[SlowPeriod]] = defaultdict(list)
     for stretch in sorted(stretches, key=lambda stretch: (stretch.from_ms, stretch.group)):
         by_partition[stretch.log_partition].append(stretch)
@@ -481,8 +525,17 @@ def _of_rhythm(stretches: list[SlowPeriod], paces: list[Row]) -> Iterator[_Perio
                 max(stretch.to_ms for stretch in together),
                 groups=hit,
                 records=[offset for stretch in together for offset in (stretch.from_offset, stretch.to_offset)],
-                evidence="rhythm",
+                evidence=REPEATED
+                if there <= hit and _is_repeated(together, epochs.get(log_partition, ()))
+                else "rhythm",
             )
+
+
+def _is_repeated(together: list[SlowPeriod], epochs: Iterable[int]) -> bool:
+    """Rule 6, of the only group of a partition."""
+    first, *others = together
+    at_ms = first.repeated_ms
+    return not others and at_ms is not None and not any(first.from_ms <= epoch_ms <= at_ms for epoch_ms in epochs)
 
 
 def _spans(row: Row, from_ms: int, to_ms: int) -> bool:

@@ -31,9 +31,11 @@ from types import MappingProxyType
 from typing import Any
 
 from broker_sim.explain.epoch_steps import EpochStep, EpochSteps
-from broker_sim.pipeline.cause_changes import counted, subscribed
+from broker_sim.pipeline.cause_changes import counted, grown, subscribed
 from broker_sim.pipeline.epoch_records import records_of
+from broker_sim.pipeline.grown_topics import GrownTopics, counts_of
 from broker_sim.pipeline.log_causes import CAUSES
+from broker_sim.pipeline.static_members import Bounce
 
 __all__ = ["EPOCHS", "RECORDS", "WITH_MEMBERS", "ModernGroup"]
 
@@ -92,6 +94,8 @@ class _Epoch:
     step: EpochStep | None = None
     """of a journal."""
     changes: list[str] = field(default_factory=list)
+    bounces: list[Bounce] = field(default_factory=list)
+    """static members that came back under another member id in it; of a log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,13 @@ class ModernGroup:
         self._about: dict[str, dict[str, Any]] = {}
         self._before: dict[str, tuple[str | None, str | None]] = {}
         self._epochs: dict[str, int] = {}
+        self._assigned: dict[str, dict[str, int]] = {}
+        """member -> topic id -> the highest partition that it has, plus one."""
+        self._topics = GrownTopics()
+        self._static: dict[str, str] = {}
+        """instance id -> the member that had it last."""
+        self._away: dict[str, int | None] = {}
+        """static member that has left for a while -> since when."""
         self._revoking: dict[str, tuple[int, list[str] | None]] = {}
         self._lacking: dict[str, int] = {}
         self._epoch: int | None = None
@@ -238,6 +249,7 @@ class ModernGroup:
             self._places[member] = row["place"]
             known = self._members[member] = (value.get("clientId"), value.get("instanceId"))
             if known[1] is not None:
+                self._bounced(known[1], known[0], row)
                 self._replace(member, known[1], row["ts_ms"])
             self._about[member] = {
                 "group_instance_id": value.get("instanceId"),
@@ -245,6 +257,24 @@ class ModernGroup:
                 "client_host": value.get("clientHost"),
                 "topics": value.get("subscribedTopicNames"),
             }
+
+    def _bounced(self, instance: str, client: str | None, row: Row) -> None:
+        """See `static_members`."""
+        member, ts_ms = row["cause_members"], row["ts_ms"]
+        former = self._static.get(instance)
+        self._static[instance] = member
+        epoch = self.epochs[-1] if len(self.epochs) > self._life else None
+        if epoch is None or self._step is not None or former is None:
+            return
+        if former == member:
+            for bounce in epoch.bounces:
+                if bounce.member == member:
+                    bounce.client = client
+            return
+        away_ms = self._away.pop(former, None)
+        away_ms = None if away_ms is None or ts_ms is None else max(ts_ms - away_ms, 0)
+        removed = former not in self._before and former not in self._members
+        epoch.bounces.append(Bounce(instance, client, former, member, ts_ms, away_ms, removed, row["place"]))
 
     def _replace(self, member: str, instance: str, ts_ms: int | None) -> None:
         """A static member that takes its own place within an epoch was there before, under another id."""
@@ -261,6 +291,7 @@ class ModernGroup:
         if self._epoch is None or member in self._members or row.get("step") is not None:
             return
         self._members[member] = self._before[member] = (None, None)
+        self._topics.forget()
         self._about[member] = dict.fromkeys(("group_instance_id", "client_id", "client_host", "topics"))
         for epoch in self.epochs[self._life :]:
             epoch.old.append(member)
@@ -281,6 +312,9 @@ class ModernGroup:
             open_.left_ms = row["ts_ms"]
         if row["generation"] is None:  # the group ceased to be, or became a classic one
             self._before, self._epoch, self._life = {}, None, len(self.epochs)
+            self._static.clear()
+            self._topics.forget()
+            self._assigned.clear()
             return
         if row.get("over") or row.get("found") in _SETTLED:
             self._before, self._epoch = dict(self._members), row["generation"]
@@ -319,9 +353,20 @@ class ModernGroup:
         value = json.loads(row["detail"] or "{}")
         self._watch_revocation(member, value, row["ts_ms"])
         if row["detail"] is None:
+            self._assigned.pop(member, None)
             self._done(member, row)
             return
         self._epochs[member] = value["memberEpoch"]
+        self._assigned[member] = counts_of(
+            (one["topicId"], number)
+            for one in value.get("assignedPartitions") or ()
+            if "topicId" in one
+            for number in one["partitions"]
+        )
+        if value["memberEpoch"] == _AWAY:
+            self._away[member] = row["ts_ms"]
+        else:
+            self._away.pop(member, None)
         stable = value.get("state", settled) == settled
         if value["memberEpoch"] == _AWAY or (
             self._epoch is not None and value["memberEpoch"] >= self._epoch and stable
@@ -360,6 +405,23 @@ class ModernGroup:
         epoch.last = [member]
         if not epoch.waits:
             epoch.end, epoch.ended_ms = "stable", row["ts_ms"]
+            if epoch.step is None:
+                epoch.changes += self._grew()
+
+    def _grew(self) -> list[str]:
+        """Topics that have more partitions than before, once all members have what they are to have: in a log by their ids, unless
+        members subscribe to a single one."""
+        if not self._members.keys() <= self._assigned.keys():
+            return []
+        counts = counts_of(
+            (topic, number - 1) for name in self._members for topic, number in self._assigned[name].items()
+        )
+        names = {name for about in self._about.values() for name in about["topics"] or ()}
+        found = self._topics.take(counts, complete=True)
+        return [
+            grown(next(iter(names)) if len(names) == len(counts) == 1 else f"topic {topic}", before, now)
+            for topic, before, now in found
+        ]
 
     def _waits(self, epoch: _Epoch) -> list[dict[str, Any]] | None:
         """The members that were removed before they had reached an epoch, as `waits` of the table."""
@@ -400,6 +462,7 @@ class ModernGroup:
                 "from_empty": not epoch.old if known else None,
                 "whole": known,
                 "waits": self._waits(epoch),
+                "bounces": [bounce.row() for bounce in epoch.bounces] or None,
                 "waited_for": [epoch.clients.get(name) or name for name in epoch.last] if lasted else None,
                 "revoked_by": None if epoch.revoked is None else epoch.revoked.client,
                 "revoked_ms": None if epoch.revoked is None else epoch.revoked.ms,

@@ -15,6 +15,7 @@ __all__ = [
     "at_of",
     "cause",
     "ended",
+    "lines_of",
     "named",
     "on_its_day",
     "records_of",
@@ -118,6 +119,11 @@ def records_of(rows: Iterable[Row]) -> tuple[tuple[int, int], ...]:
         for row in rows
         if row.get("log_offset") is not None and row["coordinator_partition"] is not None
     )
+
+
+def lines_of(rows: Iterable[Row], most: int | None = None) -> tuple[str, ...]:
+    """Log lines of rebalances, ``FILE:LINE (GROUP)``; of each the first ``most``."""
+    return tuple(f"{line} ({row['group']})" for row in rows for line in (row.get("evidence_lines") or ())[:most])
 
 
 def ended(row: Row) -> str:

@@ -21,6 +21,7 @@ from broker_sim.explain.generations import Generation, Generations, GroupMetadat
 from broker_sim.explain.holdups import Holdup, chief, holdups
 from broker_sim.explain.rebalances import COMPLETING, PREPARING, STABLE, Cause, GroupStep, Phases, Rebalances
 from broker_sim.pipeline.cause_changes import grown, owned
+from broker_sim.pipeline.grown_topics import GrownTopics
 from broker_sim.pipeline.log_causes import (
     CAUSES,
     CERTAIN,
@@ -33,6 +34,7 @@ from broker_sim.pipeline.log_causes import (
     waiting,
 )
 from broker_sim.pipeline.modern_groups import EPOCHS, ModernGroup
+from broker_sim.pipeline.static_members import Bounce, StaticMembers
 
 __all__ = ["CLOSED", "GROWN", "JOINS", "rebalances_of"]
 
@@ -85,6 +87,9 @@ class _GroupRows:
         self._metadata = _Metadata()
         self._seen: dict[str, list[int]] = {}
         self._progress: dict[int, dict[str, list[int]]] = {}
+        self._static, self._bounces = StaticMembers(), dict[int, list[Bounce]]()
+        self._topics, self._grown = GrownTopics(), dict[int, list[str]]()
+        """of classic generations, by their number"""
         self._fresh = True
 
     def take(self, row: Row) -> None:
@@ -142,6 +147,14 @@ class _GroupRows:
         )
         if len(self.records.generations) > known:
             self._progress[known] = dict(self._seen)
+            assigned = (name for member in members for name in member.assigned)
+            self._grown[known] = self._topics.classic(assigned, row["generation"])
+        if row["generation"] is None:
+            self._static.forget()
+            self._topics.forget()
+        else:
+            bounces = self._static.take(row["ts_ms"], row.get("place"), members, self._seen)
+            self._bounces.setdefault(len(self.records.generations) - 1, []).extend(bounces)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """All rows of the group."""
@@ -161,6 +174,8 @@ class _GroupRows:
             ):
                 row["cause_certainty"] = LIKELY
             row |= self._over.cause(number)
+            row["cause_changes"] = self._grown.get(number) or None
+            row["bounces"] = [bounce.row() for bounce in self._bounces.get(number, ())] or None
             window = self.lines.of(generation.generation, generation.stored_ms)
             if window is not None:
                 used.append(window)

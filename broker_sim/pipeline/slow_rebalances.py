@@ -18,7 +18,16 @@ from broker_sim.explain.holdups import advice as advice_about
 from broker_sim.explain.phrases import count, is_other, joined
 from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LAGS, LONG_MS, NOTED_MS, Finding, by_group, certainty_of
-from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, are_static, cause, named, records_of, short_member, when
+from broker_sim.pipeline.phrases import (
+    LATE_ASSIGNMENT,
+    are_static,
+    cause,
+    lines_of,
+    named,
+    records_of,
+    short_member,
+    when,
+)
 from broker_sim.pipeline.streams_findings import late_revocation
 
 __all__ = ["ABOUT_REBALANCES", "dead_members", "in_stuck", "is_rebalancing", "lag_grew", "rebalancing_ms"]
@@ -306,7 +315,7 @@ def _slow(facts: ReportFacts) -> Iterable[Finding]:
             shown[-1]["ended_ms"],
             certainty_of(shown),
             records_of(shown),
-            tuple(line for one in shown for line in one.get("evidence_lines") or ()),
+            lines_of(shown),
         )
 
 

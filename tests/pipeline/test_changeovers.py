@@ -78,6 +78,22 @@ def test_where_a_static_member_comes_back_with_the_classic_protocol_there_is_no_
     assert rows[-1]["cause"] == ("rejoin" if lines else "departed")
 
 
+def test_a_static_member_that_comes_back_is_a_bounce(tmp_path: Path) -> None:
+    """The broker logged that it replaced N as it rejoined, and 20 s later that the session of the one that replaced it ran out."""
+    rows = rebalances_of("4.4.0", tmp_path, lines=False)["up-static"]
+    found = json.loads((tmp_path / "out" / "findings.json").read_text(encoding="utf-8"))["findings"]
+    ((bounce,),) = [row["bounces"] for row in rows if row["bounces"]]
+    assert [bounce[name] for name in ("instance", "client", "former", "removed")] == ["i1", "s", "N", False]
+    (told,) = [one for one in found if one["kind"] == "static bounce"]
+    assert (told["severity"], told["group"], told["evidence"]) == (
+        "note",
+        "up-static",
+        [{"log": "__consumer_offsets-0", "offset": bounce["log_offset"]}],
+    )
+    gone = [one for one in found if one["kind"] == "departed"]
+    assert [one["at_ms"] - told["at_ms"] for one in gone] == [20_000]
+
+
 def test_a_change_of_the_protocol_is_a_note(tmp_path: Path) -> None:
     rebalances_of("4.4.0", tmp_path, lines=False)
     found = json.loads((tmp_path / "out" / "findings.json").read_text(encoding="utf-8"))["findings"]

@@ -238,6 +238,14 @@ def test_changed_metadata_is_reported_if_known() -> None:
     assert "(as when metadata changed (orders: 2 to 6 partitions))" in found.text
 
 
+def test_log_lines_of_a_rebalance_name_its_group() -> None:
+    """As those of two groups may be in one file."""
+    slow = rebalance(0, 20_000, source="log", evidence_lines=["server.log:12", "server.log:15"])
+    (found,) = [one for one in findings(facts(rebalances=[slow])) if one.kind == "slow rebalance"]
+    assert found.lines == ("server.log:12 (billing)", "server.log:15 (billing)")
+    assert [one["group"] for one in found.to_dict()["evidence"]] == ["billing", "billing"]
+
+
 def test_a_late_assignment_is_another_finding() -> None:
     slow = rebalance(0, 30_000, preparing_ms=1000, completing_ms=29_000)
     assert "most of it until the assignment was stored" in only(facts(rebalances=[slow]))

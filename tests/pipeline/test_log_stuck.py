@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
+
 from broker_sim.pipeline.condensing import GROUP, NEEDED, condensed
 from broker_sim.pipeline.log_stuck import Pace, periods_of
 from broker_sim.pipeline.schemas import OFFSET_LOG
@@ -185,6 +187,45 @@ def test_tries_at_the_pace_of_the_timeout_are_one_stretch() -> None:
         rows.append((place, int(T0 + at * 1000), "orders-0", offset))
     (row,) = told([], paced("billing", 3, rows), hit("mail"), paced("audit", 5, commits(*STEADY)))
     assert row["groups"] == ["billing", "mail"]
+
+
+def repeating(jump: int, pause: float = 5.1) -> list[tuple[int, int, str, int]]:
+    """A group that commits each second, the same offset again at 40 s + ``pause``, and goes on at 65 s by ``jump`` records."""
+    times = [at for at in STEADY if not 40 < at < 65] + [40 + pause]
+    rows, offset = [], 0
+    for place, at in enumerate(sorted(times)):
+        offset += 0 if at == 40 + pause else jump if at == 65 else 10
+        rows.append((place, int(T0 + at * 1000), "orders-0", offset))
+    return rows
+
+
+def test_the_only_group_of_a_partition_that_repeated_a_commit_and_had_read_on_is_likely_stuck() -> None:
+    """As groups of 3.4 and 4.1 did: a commit, the same one after 5 s, and 20 s later all that was read meanwhile."""
+    (row,) = told([], paced("billing", 3, repeating(250)), paced("audit", 5, commits(*STEADY)))
+    assert (row["groups"], row["certainty"], row["evidence"]) == (["billing"], "likely", "repeated")
+    assert seconds(row) == (40, 65)
+
+
+@pytest.mark.parametrize(
+    ("rows", "signs"),
+    [
+        pytest.param(repeating(10), [], id="it had nothing to commit, and goes on with its usual step"),
+        pytest.param(repeating(5000), [], id="a backlog came at once"),
+        pytest.param(repeating(250, pause=8.0), [], id="it repeated the commit after another time"),
+        pytest.param(repeating(250), [sign("epoch", 43)], id="another leader got the repeated commit"),
+        pytest.param(
+            [*repeating(250)[:41], (1000, int(T0 + 42_000), None, None), *repeating(250)[41:]], [], id="it rebalanced"
+        ),
+    ],
+)
+def test_a_single_group_that_was_slow_for_another_reason_is_a_hint_at_most(rows: list[Any], signs: list[Row]) -> None:
+    found = told(signs, paced("billing", 3, rows), paced("audit", 5, commits(*STEADY)))
+    assert [row["certainty"] for row in found] in ([], ["possible"])
+
+
+def test_a_group_of_several_that_repeated_a_commit_alone_is_a_hint() -> None:
+    others = paced("mail", 3, commits(*STEADY)), paced("audit", 5, commits(*STEADY))
+    assert [row["certainty"] for row in told([], paced("billing", 3, repeating(250)), *others)] == ["possible"]
 
 
 def test_one_group_is_a_hint_and_no_more() -> None:

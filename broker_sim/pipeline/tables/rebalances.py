@@ -33,7 +33,7 @@ from broker_sim.pipeline.schemas import (
     TableSchema,
     moment,
 )
-from broker_sim.pipeline.tables.columns import moments
+from broker_sim.pipeline.tables.columns import moments, records
 from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL
 
 if TYPE_CHECKING:
@@ -150,6 +150,29 @@ REBALANCES = TableSchema(
             " (`session`, `leave`, `rebalance timeout`, `removed`: the log does not show which) before they reached it, and since when"
             " they had lacked an epoch; null where nothing is known",
             _BOTH,
+        ),
+        ColumnSpec(
+            "bounces",
+            ArrayOf(
+                StructOf(
+                    (
+                        ColumnSpec("instance", STRING, "its group.instance.id"),
+                        ColumnSpec("client", STRING, "client id of the member that came"),
+                        ColumnSpec("former", STRING, "its member id before"),
+                        ColumnSpec("member", STRING, "its member id since then"),
+                        ColumnSpec("at_ms", LONG, "when it came back, ms since 1970"),
+                        ColumnSpec(
+                            "away_ms",
+                            LONG,
+                            "since the last commit of its partitions, or since it left for a while; null if neither is in the log",
+                        ),
+                        ColumnSpec("removed", BOOLEAN, "whether the group had removed it before"),
+                        ColumnSpec("log_offset", LONG, "of the record that shows it"),
+                    )
+                )
+            ),
+            "static members that came back under another member id in this generation or with it",
+            "log",
         ),
         ColumnSpec("from_empty", BOOLEAN, "whether the group had no members before", _BOTH),
         ColumnSpec(
@@ -470,9 +493,14 @@ def _progress(log: DataFrame) -> DataFrame:
     return records.join(progress, where).drop("number")
 
 
+_WEIGHTED = TableSchema(
+    "weighted", (*OFFSET_LOG.columns, ColumnSpec("records", LONG, "how many records it represents"))
+)
+
+
 def _records(log: DataFrame) -> DataFrame:
     """The log's records of groups, as `REBALANCE_INPUT`."""
-    log = OFFSET_LOG.conform(log).withColumn("records", F.lit(1)) if "records" not in log.columns else log
+    log = _WEIGHTED.conform(log.withColumn("records", records(log)))
     key = ["run_id", "log_partition", "group", "log_offset"]
     return REBALANCE_INPUT.conform(
         log.where(F.col("kind").isin("group", "group_tombstone") & F.col("group").isNotNull())

@@ -51,6 +51,7 @@ SIGNS = TableSchema(
         ColumnSpec("to_offset", LONG, "log offset of the commit behind"),
         ColumnSpec("advance", LONG, "by how much the commit behind it moved the group's offsets"),
         ColumnSpec("usual", LONG, "by how much commits move them usually"),
+        ColumnSpec("expected", LONG, "by how much the group's mean rate would have moved them meanwhile"),
     ),
     "What may show that a partition was stuck.",
 )

@@ -11,8 +11,8 @@ Rules:
    answer of the coordinator but that to a Heartbeat ends it; if they only looked for the coordinator, a FindCoordinator that finds
    one does, too. A client that looks for the coordinator of a partition that was not there before meets no incident: Kafka creates
    the internal topic at the first FindCoordinator, which it refuses.
-4. Lines of brokers and clients (`broker log`, `client log`), and groups of a partition that slow down together (`rhythm`), are read by
-   `pipeline.log_stuck`.
+4. Lines of brokers and clients (`broker log`, `client log`), groups of a partition that slow down together (`rhythm`), and one that
+   repeats a commit (`repeated`) are read by `pipeline.log_stuck`.
 5. From a log alone (evidence `silence`) no attempts are known: that a partition, busy before and after, got no records for long while
    others did, without a missing record in between, is only a hint. A log with a stuck high watermark shows nothing. A period that a
    tombstone or a group's record ends or begins does not count: no client had anything to commit, or the group had no members.
@@ -151,9 +151,8 @@ STUCK_PARTITIONS = TableSchema(
             "evidence",
             STRING,
             "`appends`, `produce`, `answers` (journal), `broker log`, `client log`, `together` (groups that stopped with those of"
-            " another partition that has lines), `rhythm` (groups that slowed down together) or"
-            " `silence`:"
-            " see the rules; never null",
+            " another partition that has lines), `rhythm` (groups that slowed down together), `repeated` (the only group"
+            " of it repeated a commit after a timeout, and had read on) or `silence`: see the rules; never null",
             _BOTH,
         ),
         ColumnSpec("certainty", STRING, "`certain`, `likely` or `possible`; never null", _BOTH),
