@@ -32,6 +32,7 @@ STRETCH_MS = 60_000
 """What tells of many rebalances may begin with those before: a group that has just been started had its first ones a moment ago."""
 FITS: Mapping[str, frozenset[str]] = {
     "crash": frozenset({"session expired", "departed", "churn"}),
+    "killed rollout": frozenset({"session expired", "departed", "churn"}),
     "slow member": frozenset({"slow rebalance"}),
     "stalled member": frozenset({"stalled", "slow rebalance"}),
     "poll expiry": frozenset({"poll timeout", "departed", "session expired", "churn"}),
