@@ -233,6 +233,7 @@ class Group:
         await asyncio.to_thread(self.stage.admin.create_partitions(asked)[self.topic].result, 30)
         self.partitions = partitions
         await self.settled()  # before anything is written there
+        await self.stage.look_at(self.topic)
         self.stage.traffic(self.topic).partitions = partitions
 
     @contextlib.contextmanager
@@ -401,6 +402,10 @@ class Stage:
     def traffic(self, topic: str) -> Traffic:
         return next(one for one in self._traffic if one.topic == topic)
 
+    async def look_at(self, topic: str) -> None:
+        """What is written to may have more partitions than before: a producer that does not know one refuses its records."""
+        await asyncio.to_thread(self._producer.list_topics, topic, 20)
+
     async def _write(self) -> None:
         number = 0
         while True:
@@ -473,6 +478,8 @@ class Stage:
     async def leave(self, *, running: bool, data_topics: bool) -> None:
         """Copies what an operator would: of each partition the leader's folder, all logs; and writes the ledger."""
         self.to_ms = now_ms()
+        if self._writer.done():  # it had failed: what looks like an idle topic is none
+            self._writer.result()
         self._writer.cancel()
         self._producer.flush(10)
         topics = [OFFSETS]
