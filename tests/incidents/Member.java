@@ -23,6 +23,7 @@ import org.slf4j.LoggerFactory;
 /** What member.py is, with Java's consumer: the same options (one JSON object), commands and words. */
 public final class Member {
     private static final Logger LOG = LoggerFactory.getLogger("service");
+    private static final String PACKAGE = "org.apache.kafka.clients.consumer.";
     private static final Queue<String> COMMANDS = new ConcurrentLinkedQueue<>();
 
     private final String options;
@@ -44,6 +45,7 @@ public final class Member {
         settings.put("max.poll.interval.ms", number(options, "max_poll_ms"));
         settings.put("enable.auto.commit", "false");
         settings.put("auto.offset.reset", text(options, "reset"));
+        settings.put("metadata.max.age.ms", number(options, "metadata_ms"));
         if (text(options, "instance_id") != null) {
             settings.put("group.instance.id", text(options, "instance_id"));
         }
@@ -52,8 +54,11 @@ public final class Member {
         } else {
             settings.put("session.timeout.ms", number(options, "session_ms"));
             settings.put("heartbeat.interval.ms", number(options, "heartbeat_ms"));
-            settings.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer."
-                + ("cooperative".equals(text(options, "assignor")) ? "CooperativeStickyAssignor" : "RangeAssignor"));
+            settings.put("partition.assignment.strategy", switch (text(options, "assignor")) {
+                case "cooperative" -> PACKAGE + "CooperativeStickyAssignor";
+                case "both" -> PACKAGE + "CooperativeStickyAssignor," + PACKAGE + "RangeAssignor";
+                default -> PACKAGE + "RangeAssignor";
+            });
         }
         consumer = new KafkaConsumer<>(settings);
         consumer.subscribe(List.of(text(options, "topic")));
@@ -143,6 +148,8 @@ public final class Member {
             offsets.forEach((at, offset) -> asked.put(at, new OffsetAndMetadata(offset)));
             consumer.commitSync(asked, Duration.ofSeconds(30));
             committed.putAll(offsets);
+            say("\"event\": \"committed\", \"offsets\": {" + offsets.entrySet().stream()
+                .map(one -> "\"" + one.getKey().partition() + "\": " + one.getValue()).collect(Collectors.joining(", ")) + "}");
         } catch (KafkaException error) { // as services do: it is logged, and tried again with what is read then
             LOG.warn("commit failed: {}", error.toString());
         }

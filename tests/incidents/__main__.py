@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from tests.incidents.plays import PLAYS, perform
-from tests.incidents.score import table, told, with_section
+from tests.incidents.score import sentence_table, table, told, with_section
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -77,7 +77,7 @@ def _pack(given: argparse.Namespace) -> int:
 
 
 def _score(given: argparse.Namespace) -> int:
-    """0 where each event is told, and nothing else above a note."""
+    """0 where each event is told, and nothing else above a note, and nothing false."""
     from tests.incidents.run_pipeline import scores
 
     done = []
@@ -85,10 +85,11 @@ def _score(given: argparse.Namespace) -> int:
         done.append(one)
         if not given.quiet:
             print("\n".join(told(one)), flush=True)
-    print(table(done))
+    text = f"{table(done)}\n{sentence_table(done)}"
+    print(text)
     if given.write:
-        given.write.write_text(with_section(given.write.read_text(), given.section, table(done)))
-    return int(any(one.missed or one.alarms for one in done))
+        given.write.write_text(with_section(given.write.read_text(), given.section, text))
+    return int(any(one.missed or one.alarms or one.false for one in done))
 
 
 if __name__ == "__main__":

@@ -15,10 +15,17 @@ _LOST = re.compile(r"has failed, removing it|heartbeat expiration|session expire
 """As GroupCoordinator (to 3.9) and GroupMetadataManager (from 4.0) tell of members that are gone without a word."""
 _STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] ")
 SLACK_MS = 15_000
+_KNOWN_ENDS = (0, -9, 137)
+"""Exit codes of processes that closed, or were killed, by a record, too."""
 
 
 def surprises(folder: Path, ledger: Ledger) -> Iterator[str]:
-    """Members that a broker removed although nothing was done to their group then. Lines are UTC, as the brokers' JVMs were told."""
+    """Processes that failed by themselves, and members that a broker removed although nothing was done to their group then. Lines
+    are UTC, as the brokers' JVMs were told."""
+    for group, facts in ledger.groups.items():
+        for act in facts.acts:
+            if act.did == "ended" and act.detail["code"] not in _KNOWN_ENDS and act.at_ms < ledger.to_ms:
+                yield f"{act.client} of {group} failed by itself at {act.at_ms}, with code {act.detail['code']}"
     for log in sorted((folder / "logs" / "brokers").glob("*/server.log")):
         for line in log.read_text(errors="replace").splitlines():
             stamp = _STAMP.match(line)

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Event", "GroupFacts", "Ledger"]
+__all__ = ["Act", "Event", "GroupFacts", "Ledger"]
 
 FILE = "ledger.json"
 
@@ -38,13 +38,26 @@ class Event:
 
 
 @dataclass
+class Act:
+    """What was done to one consumer's process, or what it said. ``did``: started (``detail``: session_ms, instance_id), a command of
+    `member`, killed, ended (code, a negative signal), assigned (partitions), committed (offsets: partition -> offset), closed."""
+
+    at_ms: int
+    client: str
+    did: str
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
 class GroupFacts:
-    """A group as it was set up. ``type``: classic, consumer, or assigned (it commits without joining)."""
+    """A group as it was set up. ``type``: classic, consumer, or assigned (it commits without joining); ``acts``: in order, empty in
+    ledgers that were written before there were any."""
 
     log_partition: int
     type: str
     topic: str
     clients: list[str] = field(default_factory=list)
+    acts: list[Act] = field(default_factory=list)
 
 
 @dataclass
@@ -78,5 +91,7 @@ class Ledger:
     def read(cls, folder: Path) -> Ledger:
         raw = json.loads((folder / FILE).read_text())
         raw["groups"] = {name: GroupFacts(**facts) for name, facts in raw["groups"].items()}
+        for facts in raw["groups"].values():
+            facts.acts = [Act(**act) for act in facts.acts]
         raw["events"] = [Event(**event) for event in raw["events"]]
         return cls(**raw)

@@ -1,7 +1,8 @@
 """One consumer's process: `python -m tests.incidents.member OPTIONS` (JSON, `Options`), told what to do by lines on stdin.
 
 It polls, "works", and commits what it has read, as a plain service does. It says on stdout, a JSON object a line, what it has
-(`assigned`), and logs where it is told to, in its library's own layout. Commands, a JSON object a line:
+(`assigned`) and what it has committed (`committed`), and logs where it is told to, in its library's own layout. Commands, a JSON
+object a line:
 
     {"do": "close"}                    leaves the group as its library does, and ends
     {"do": "block", "seconds": 30}     works so long on one record: no poll meanwhile
@@ -50,7 +51,7 @@ class Options:
     layout: int = 0
     instance_id: str | None = None
     protocol: str = "classic"
-    assignor: str = "range"  # range, cooperative
+    assignor: str = "range"  # range, cooperative, both (of the first of two bounces from one to the other; Java alone)
     session_ms: int = 6000
     heartbeat_ms: int = 1500
     max_poll_ms: int = 60_000
@@ -61,6 +62,8 @@ class Options:
     """False: assign() of all `partitions` of the topic, and commits all the same."""
     partitions: int = 0
     reset: str = "earliest"
+    metadata_ms: int = 300_000
+    """How often it looks for new partitions."""
     transaction: dict[str, Any] = field(default_factory=dict)
     """With an `id` (and `timeout_ms`, `abort_every`) commits are transactions of a producer; confluent alone."""
 
@@ -102,6 +105,7 @@ class Aiokafka:
             rebalance_timeout_ms=options.max_poll_ms,
             enable_auto_commit=False,
             auto_offset_reset=options.reset,
+            metadata_max_age_ms=options.metadata_ms,
             partition_assignment_strategy=[RangePartitionAssignor],
         )
         if options.join:
@@ -147,6 +151,7 @@ class KafkaPython:
             max_poll_interval_ms=options.max_poll_ms,
             enable_auto_commit=False,
             auto_offset_reset=options.reset,
+            metadata_max_age_ms=options.metadata_ms,
             partition_assignment_strategy=[
                 CooperativeStickyAssignor if options.assignor == "cooperative" else RangePartitionAssignor
             ],
@@ -187,6 +192,7 @@ class Confluent:
             "max.poll.interval.ms": options.max_poll_ms,
             "enable.auto.commit": False,
             "auto.offset.reset": options.reset,
+            "topic.metadata.refresh.interval.ms": options.metadata_ms,
         }
         if options.instance_id:
             settings["group.instance.id"] = options.instance_id
@@ -370,6 +376,7 @@ class Service:
         try:
             client.commit(offsets)
             self._committed.update(offsets)
+            self._say(event="committed", offsets={str(at[1]): offset for at, offset in offsets.items()})
         except Exception as error:  # as services do: it is logged, and tried again with what is read then
             self._log.warning("commit failed: %s: %s", type(error).__name__, error)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.incidents.audit import surprises
-from tests.incidents.kinds import brokers, healthy, membership, modern, offsets, shares, transactions
+from tests.incidents.kinds import brokers, healthy, membership, modern, offsets, rollouts, shares, transactions
 from tests.incidents.ledger import Ledger
 from tests.incidents.stage import Stage, staged
 from tests.support.real_kafka import RealKafka
@@ -80,6 +80,7 @@ PLAYS = {
         features={"4.1.0": {"share.version": 1}},
     ),
     "transactions": Play(transactions.KINDS, traps=2),
+    "rollouts": Play(rollouts.KINDS, traps=2),
     "stuck": Play((brokers.stuck,), 4, 3, brokers.STUCK_IN_ISR, replicas=brokers.FROZEN, min_insync=2, hit=(0, 3, 6)),
     "stuck-shrunk": Play(
         (brokers.stuck,), 4, 3, brokers.STUCK_SHRUNK, replicas=brokers.FROZEN, min_insync=2, hit=(0, 3, 6)

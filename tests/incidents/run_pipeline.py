@@ -16,6 +16,7 @@ from broker_sim.pipeline.progress import Steps
 from broker_sim.pipeline.run import RunOptions, pipeline
 from tests.incidents.ledger import Ledger
 from tests.incidents.score import Score, judge
+from tests.incidents.truth import witnesses
 
 _ANY_PATH = re.compile(rb"/(?:root|work|tmp|home|Users)/(?:[\w.@+-]+/)*([\w.@+-]*)")
 """Paths of the machine that the brokers ran on: their directories, and jar after jar of the class path."""
@@ -74,4 +75,4 @@ def scores(folders: Sequence[Path], *, logs: bool = True) -> Iterator[Score]:
     with tempfile.TemporaryDirectory() as scratch:
         for folder in folders:
             found = findings_of(folder, Path(scratch) / folder.name, logs=logs)
-            yield judge(folder.name, Ledger.read(folder), found)
+            yield judge(folder.name, Ledger.read(folder), found, witnesses(folder))

@@ -8,19 +8,22 @@ Rules:
 3. A false alarm is a finding above a note that no event explains: none that is not healthy happened to that group (or partition)
    at about that time. What it says must be a consequence, not more: its kind is not looked at.
 4. A finding without a time can't be told by time: it has to name its group, and that is enough.
+5. What each finding says is compared with the ledger claim by claim, see `sentences`.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.incidents.ledger import Event, Ledger
+from tests.incidents.sentences import Sentence, sentence
+from tests.incidents.truth import Truth, Witness
 
-__all__ = ["FITS", "Score", "Verdict", "judge", "table", "told", "with_section"]
+__all__ = ["FITS", "Score", "Verdict", "judge", "sentence_table", "table", "told", "with_section"]
 
 EARLY_MS, LATE_MS = 5000, 20_000
 """A finding may begin a little before what was done (the last good record) and so long after its effect's end."""
@@ -32,6 +35,7 @@ STRETCH_MS = 60_000
 """What tells of many rebalances may begin with those before: a group that has just been started had its first ones a moment ago."""
 FITS: Mapping[str, frozenset[str]] = {
     "crash": frozenset({"session expired", "departed", "churn"}),
+    "killed rollout": frozenset({"session expired", "departed", "churn"}),
     "slow member": frozenset({"slow rebalance"}),
     "stalled member": frozenset({"stalled", "slow rebalance"}),
     "poll expiry": frozenset({"poll timeout", "departed", "session expired", "churn"}),
@@ -74,14 +78,21 @@ class Score:
     """False ones."""
     healthy: list[tuple[Event, bool]] = field(default_factory=list)
     """Each healthy event, and whether its group had a false alarm."""
+    sentences: list[Sentence] = field(default_factory=list)
+    """Of all findings but those that nothing is unusual."""
 
     @property
     def missed(self) -> list[Verdict]:
         return [one for one in self.verdicts if one.told is None]
 
+    @property
+    def false(self) -> list[Sentence]:
+        """Those above a note that say what did not happen."""
+        return [one for one in self.sentences if one.true is False and one.found["severity"] in ALARMS]
 
-def judge(name: str, ledger: Ledger, findings: Iterable[Found]) -> Score:
-    """Compares what was told with what was done."""
+
+def judge(name: str, ledger: Ledger, findings: Iterable[Found], lines: Iterable[Witness] = ()) -> Score:
+    """Compares what was told with what was done; ``lines``: of the brokers, a second witness of what was said."""
     told = list(findings)
     score = Score(name, ledger)
     for event in ledger.events:
@@ -93,6 +104,8 @@ def judge(name: str, ledger: Ledger, findings: Iterable[Found]) -> Score:
     score.alarms = [one for one in told if one["severity"] in ALARMS and not _explained(ledger, one)]
     alarmed = {group for one in score.alarms for group in _groups(ledger, one)}
     score.healthy = [(event, event.group in alarmed) for event in ledger.events if event.healthy]
+    truth = Truth(ledger, list(lines))
+    score.sentences = [sentence(truth, one) for one in told if one["severity"] != "good"]
     return score
 
 
@@ -156,6 +169,15 @@ def told(score: Score) -> list[str]:
         said = "MISSED" if one.told is None else f"{one.told['severity']}: {one.told['text']}"
         lines.append(f"  {one.event.kind}, {where}: {said}")
     lines += [f"  FALSE ALARM {one['kind']} {one['severity']}: {one['text']}" for one in score.alarms]
+    for judged in score.sentences:
+        found = judged.found
+        about = f"{found['kind']} {found['severity']}, {found.get('certainty', 'certain')}: {found['text']}"
+        if judged.true is False:
+            lines += [f"  FALSE SENTENCE {about}", *(f"    not {claim.says}: {claim.why}" for claim in judged.false)]
+        elif judged.named is False:
+            lines.append(f"  ANOTHER CAUSE {about}")
+        elif judged.true is None:
+            lines.append(f"  NOT CHECKED {about}")
     return lines
 
 
@@ -180,6 +202,32 @@ def table(scores: Sequence[Score]) -> str:
     lines += [
         "",
         f"False alarms: {alarms}, in {len(scores)} clusters with {sum(len(score.ledger.groups) for score in scores)} groups.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def sentence_table(scores: Sequence[Score]) -> str:
+    """Markdown: how many sentences were true by certainty, above a note and in notes; then the false ones above a note by kind."""
+    said = [one for score in scores for one in score.sentences]
+    lines = [_row("certainty", "severity", "true", "false", "not checked"), "| --- | --- | ---: | ---: | ---: |"]
+    for certainty in ("certain", "likely", "possible"):
+        for severity, which in (("warn, bad", ALARMS), ("note", ("note",))):
+            verdicts = [
+                one.true
+                for one in said
+                if one.found.get("certainty", "certain") == certainty and one.found["severity"] in which
+            ]
+            if verdicts:
+                lines.append(_row(certainty, severity, *(str(verdicts.count(one)) for one in (True, False, None))))
+    false = Counter(one.found["kind"] for score in scores for one in score.false)
+    other = [one for one in said if one.named is False]
+    lines += [
+        "",
+        f"False sentences above a note: {false.total()}"
+        + (f" ({', '.join(f'{kind} {number}' for kind, number in false.most_common())})" if false else "")
+        + f". Findings above a note whose kind names another cause than the real one: {len(other)}"
+        + (f" ({', '.join(sorted({one.found['kind'] for one in other}))})" if other else "")
+        + ".",
     ]
     return "\n".join(lines) + "\n"
 

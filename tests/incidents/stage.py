@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from tests.incidents.ledger import Event, GroupFacts, Ledger
+from tests.incidents.ledger import Act, Event, GroupFacts, Ledger
 from tests.incidents.member import LAYOUTS, Options
 from tests.support.real_kafka import RealKafka, java_command, java_program, java_tool
 
@@ -91,6 +91,10 @@ class Member:
             cwd=ROOT, start_new_session=True,
         )  # fmt: skip
         self._reader = asyncio.create_task(self._read(self._process))
+        self._act("started", session_ms=self.options.session_ms, instance_id=self.options.instance_id)
+
+    def _act(self, did: str, at_ms: int | None = None, **detail: Any) -> None:
+        self.group.facts.acts.append(Act(now_ms() if at_ms is None else at_ms, self.options.client_id, did, detail))
 
     def _java(self) -> list[str]:
         """Its log has the layout of Kafka's own tools, which many services copy."""
@@ -110,14 +114,18 @@ class Member:
             said = json.loads(line)
             if said["event"] == "assigned":
                 self.partitions = said["partitions"]
+                self._act("assigned", said["at_ms"], partitions=self.partitions)
                 if self.partitions and self.assigned_ms is None:
                     self.assigned_ms = said["at_ms"]
             elif said["event"] == "closed":
                 self.closed = True
+                self._act("closed", said["at_ms"])
+            elif said["event"] == "committed":
+                self._act("committed", said["at_ms"], offsets=said["offsets"])
             else:
                 self._done.append(said["do"] if "do" in said else said["did"])
         self.partitions = []
-        await process.wait()
+        self._act("ended", code=await process.wait())
 
     @property
     def lives(self) -> bool:
@@ -127,6 +135,7 @@ class Member:
         """A command, see `member`."""
         assert self._process is not None
         assert self._process.stdin is not None
+        self._act(do, **how)
         self._process.stdin.write(json.dumps({"do": do, **how}).encode() + b"\n")
 
     async def did(self, do: str) -> None:
@@ -138,6 +147,7 @@ class Member:
         """SIGKILL: no word to the broker but the closed connection."""
         assert self._process is not None
         if self.lives:
+            self._act("killed")
             self._process.kill()
         self.partitions = []
 
@@ -217,6 +227,15 @@ class Group:
     async def close(self) -> None:
         await asyncio.gather(*(one.close() for one in self.members))
 
+    async def grow(self, partitions: int) -> None:
+        """Its topic gets so many partitions in all, and records in each of them."""
+        asked = [NewPartitions(self.topic, partitions)]
+        await asyncio.to_thread(self.stage.admin.create_partitions(asked)[self.topic].result, 30)
+        self.partitions = partitions
+        await self.settled()  # before anything is written there
+        await self.stage.look_at(self.topic)
+        self.stage.traffic(self.topic).partitions = partitions
+
     @contextlib.contextmanager
     def event(self, kind: str, did: str, *, healthy: bool = False, **detail: Any) -> Iterator[Event]:
         """What happens within goes into the ledger, with its start and its end."""
@@ -234,7 +253,8 @@ class Traffic:
     rate: float
     owed: float = 0
     turn: int = 0
-    extra: list[tuple[int, bytes]] = field(default_factory=list)
+    extra: list[tuple[int, bytes, dict[str, Any]]] = field(default_factory=list)
+    """Single records: partition, value, and where the offset is put that it got."""
 
 
 class Stage:
@@ -382,6 +402,10 @@ class Stage:
     def traffic(self, topic: str) -> Traffic:
         return next(one for one in self._traffic if one.topic == topic)
 
+    async def look_at(self, topic: str) -> None:
+        """What is written to may have more partitions than before: a producer that does not know one refuses its records."""
+        await asyncio.to_thread(self._producer.list_topics, topic, 20)
+
     async def _write(self) -> None:
         number = 0
         while True:
@@ -396,9 +420,13 @@ class Stage:
             self._producer.poll(0)
             await asyncio.sleep(TICK_S)
 
-    def _produce(self, topic: str, partition: int, value: bytes) -> None:
+    def _produce(self, topic: str, partition: int, value: bytes, detail: dict[str, Any] | None = None) -> None:
+        def delivered(error: object, message: Any) -> None:
+            if detail is not None and error is None:
+                detail["offset"] = message.offset()
+
         with contextlib.suppress(BufferError):
-            self._producer.produce(topic, value, partition=partition)
+            self._producer.produce(topic, value, partition=partition, on_delivery=delivered)
 
     # ---- tools
 
@@ -450,6 +478,8 @@ class Stage:
     async def leave(self, *, running: bool, data_topics: bool) -> None:
         """Copies what an operator would: of each partition the leader's folder, all logs; and writes the ledger."""
         self.to_ms = now_ms()
+        if self._writer.done():  # it had failed: what looks like an idle topic is none
+            self._writer.result()
         self._writer.cancel()
         self._producer.flush(10)
         topics = [OFFSETS]
@@ -473,6 +503,8 @@ class Stage:
 
     def ledger(self, copied: str) -> Ledger:
         groups = {name: group.facts for name, group in self.groups.items()}
+        for facts in groups.values():  # what a process said is read a moment later
+            facts.acts.sort(key=lambda act: act.at_ms)
         settings = {name: str(value) for name, value in self.kafka.config.items()}
         return Ledger(
             self.kafka.version, self._play, self._seed, len(self.kafka.nodes), copied, self.from_ms, self.to_ms, settings, groups,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.incidents.audit import SLACK_MS, surprises
-from tests.incidents.ledger import Event, GroupFacts, Ledger
+from tests.incidents.ledger import Act, Event, GroupFacts, Ledger
 
 LOST_MS = 1_700_000_000_250
 LINE = (
@@ -42,4 +42,15 @@ def test_members_that_were_lost_to_nobodys_doing(
     groups = {name: GroupFacts(0, "classic", "t") for name in ("billing", "billing-eu")}
     events = [Event("crash", healthy, 0, end_ms, "something", group)]
     ledger = Ledger("3.4.0", "membership", 1, 1, "stopped", 0, LOST_MS + 1, {}, groups, events)
+    assert len(list(surprises(tmp_path, ledger))) == found
+
+
+@pytest.mark.parametrize(
+    ("code", "at_ms", "found"),
+    [(1, LOST_MS, 1), (0, LOST_MS, 0), (-9, LOST_MS, 0), (137, LOST_MS, 0), (1, LOST_MS + 1, 0)],
+    ids=["it failed", "it closed", "it was killed", "Java's was killed by a record", "after the end"],
+)
+def test_processes_that_failed_by_themselves(tmp_path: Path, code: int, at_ms: int, found: int) -> None:
+    groups = {"billing": GroupFacts(0, "share", "t", ["a-1"], [Act(at_ms, "a-1", "ended", {"code": code})])}
+    ledger = Ledger("3.4.0", "membership", 1, 1, "stopped", 0, LOST_MS + 1, {}, groups, [])
     assert len(list(surprises(tmp_path, ledger))) == found

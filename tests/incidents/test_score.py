@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.incidents.kinds import brokers, healthy, membership, modern, offsets, transactions
+from tests.incidents.kinds import brokers, healthy, membership, modern, offsets, rollouts, transactions
 from tests.incidents.ledger import Event, GroupFacts, Ledger
 from tests.incidents.score import EARLY_MS, FITS, LATE_MS, STRETCH_MS, Score, judge, table, told, with_section
 from tests.incidents.stage import offsets_partition
@@ -161,7 +161,7 @@ def test_each_kind_that_is_played_has_findings_that_fit() -> None:
     import inspect
     import re
 
-    for module in (brokers, membership, modern, offsets, transactions, healthy):
+    for module in (brokers, membership, modern, offsets, rollouts, transactions, healthy):
         source = inspect.getsource(module)
         for kind, rest in re.findall(r'\.event\(\s*"([^"]+)"((?:[^()]|\([^()]*\))*)\)', source):
             assert ("healthy=True" in rest) != (kind in FITS), f"{module.__name__}: {kind}"

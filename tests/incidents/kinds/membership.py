@@ -134,8 +134,8 @@ async def poison(stage: Stage) -> None:
     await stage.any_time(15, 25)
     with group.event("poison", "a record killed every consumer that got it") as event:
         at = rng.randrange(group.partitions)
-        stage.traffic(group.topic).extra.append((at, b"poison"))
         event.detail |= {"topic": group.topic, "partition": at}
+        stage.traffic(group.topic).extra.append((at, b"poison", event.detail))
         deaths = 0
         wanted = rng.randint(6, 8)
         while deaths < wanted:

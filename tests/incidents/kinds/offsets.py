@@ -32,7 +32,7 @@ async def reset(stage: Stage) -> None:
     await _closed(stage, group)
     await stage.any_time(1, 5)
     to = stage.rng.choice(("--to-earliest", "--shift-by -40"))
-    with group.event("reset", f"kafka-consumer-groups --reset-offsets {to}"):
+    with group.event("reset", f"kafka-consumer-groups --reset-offsets {to}", to=to):
         await stage.consumer_groups(
             "--group", group.name, "--reset-offsets", *to.split(), "--topic", group.topic, "--execute"
         )
@@ -46,8 +46,9 @@ async def reset_by_program(stage: Stage) -> None:
     group = await stage.group(members=2, rate=20)
     await stage.any_time(20, 40)
     await _closed(stage, group)
-    with group.event("reset", "AlterConsumerGroupOffsets of an admin client"):
-        places = [TopicPartition(group.topic, part, 3 + part) for part in range(group.partitions)]
+    offsets = {str(part): 3 + part for part in range(group.partitions)}
+    with group.event("reset", "AlterConsumerGroupOffsets of an admin client", offsets=offsets):
+        places = [TopicPartition(group.topic, int(part), offset) for part, offset in offsets.items()]
         asked = [ConsumerGroupTopicPartitions(group.name, places)]
         await asyncio.to_thread(stage.admin.alter_consumer_group_offsets(asked)[group.name].result, 30)
     await stage.any_time(1, 5)
@@ -59,7 +60,8 @@ async def rewind(stage: Stage) -> None:
     """A consumer seeks back by itself, and commits from there on."""
     group = await stage.group(members=1, rate=20, partitions=3)
     await stage.any_time(25, 45)
-    with group.event("rewind", "a member sought back, and committed that", back=40):
+    client = group.members[0].options.client_id
+    with group.event("rewind", "a member sought back, and committed that", back=40, client=client):
         group.members[0].tell("seek", back=40)
         await group.members[0].did("seek")
     await stage.any_time(15, 25)
@@ -69,7 +71,8 @@ async def old_commit(stage: Stage) -> None:
     """A late batch commits what was read long before; the consumer reads on, and commits higher again."""
     group = await stage.group(members=1, rate=20, partitions=3)
     await stage.any_time(25, 45)
-    with group.event("old commit", "a member committed an older position once", back=30):
+    client = group.members[0].options.client_id
+    with group.event("old commit", "a member committed an older position once", back=30, client=client):
         group.members[0].tell("old", back=30)
         await group.members[0].did("old")
     await stage.any_time(15, 25)

@@ -5,6 +5,8 @@ Locks are the broker's, here 4 s; a record is delivered five times at most.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.incidents.kinds import healthy, membership
 from tests.incidents.stage import Group, Stage
 
@@ -25,11 +27,10 @@ CONFIG = {
 }
 
 
-def _write(stage: Stage, group: Group, value: bytes) -> int:
-    """A record among the others; which partition has it."""
-    at = stage.rng.randrange(group.partitions)
-    stage.traffic(group.topic).extra.append((at, value))
-    return at
+def _write(stage: Stage, group: Group, value: bytes, detail: dict[str, Any]) -> None:
+    """A record among the others; its place is put into ``detail``."""
+    detail["partition"] = stage.rng.randrange(group.partitions)
+    stage.traffic(group.topic).extra.append((detail["partition"], value, detail))
 
 
 async def lock_expiry(stage: Stage) -> None:
@@ -50,7 +51,7 @@ async def given_up(stage: Stage) -> None:
     group = await stage.group(members=2, rate=15)
     await stage.any_time(15, 30)
     with group.event("given up", "a record was released at each delivery", topic=group.topic) as event:
-        event.detail["partition"] = _write(stage, group, b"broken")
+        _write(stage, group, b"broken", event.detail)
         await stage.any_time(15, 20)
     await stage.any_time(5, 15)
 
@@ -61,7 +62,7 @@ async def retried(stage: Stage) -> None:
     await stage.any_time(10, 25)
     with group.event("retried once", "some records were released at their first delivery", healthy=True):
         for _ in range(stage.rng.randint(2, 5)):
-            _write(stage, group, b"retry")
+            _write(stage, group, b"retry", {})
             await stage.any_time(2, 6)
     await stage.any_time(10, 15)
 
@@ -72,7 +73,7 @@ async def rejected(stage: Stage) -> None:
     await stage.any_time(10, 25)
     with group.event("rejected", "some records were rejected by the application", healthy=True):
         for _ in range(stage.rng.randint(1, 3)):
-            _write(stage, group, b"bad")
+            _write(stage, group, b"bad", {})
             await stage.any_time(2, 6)
     await stage.any_time(10, 15)
 
