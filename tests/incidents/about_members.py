@@ -221,7 +221,8 @@ def _began_as(truth: Truth, group: str, at_ms: int, text: str) -> Iterator[Claim
         elif said[3] == "joined":
             starts = [life.start_ms for life in truth.lives(group, name)]
             near = any(at - WINDOW_MS <= at_ms <= at + 2 * LATE_MS for at in starts)
-            yield Claim(f"it began as {name} joined", near, f"started at {starts}")
+            unknown = truth.troubled(group, at_ms)  # a client joins again by itself
+            yield Claim(f"it began as {name} joined", near or (None if unknown else False), f"started at {starts}")
         elif said[3] == "expired":
             true, why = truth.expired(group, name, at_ms, exact=True)
             yield Claim(f"it began as the session of {name} expired", true, why)

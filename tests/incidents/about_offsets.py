@@ -175,7 +175,7 @@ def deleted(truth: Truth, found: Found) -> Iterator[Claim]:
         ("the group was deleted by a request", "group deletion"),
         ("they were deleted by a request", "offset deletion"),
         ("the broker logged that they expired", "expiry"),
-        ("they expired", "expiry"),
+        ("they expired (offsets.retention.minutes)", "expiry"),
         ("; the group itself was deleted with them", "group deletion"),
     ):
         if words in rest and events:  # a group without members is deleted with its last offsets, by whatever they are

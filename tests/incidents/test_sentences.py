@@ -244,6 +244,10 @@ def test_a_slow_rebalance_accuses_who_was_busy() -> None:
     assert said(truth, "slow rebalance", words.format(at(13), "billing-3", "billing-1"), 13, 33).true is True
     assert said(truth, "slow rebalance", words.format(at(13), "billing-3", "billing-2"), 13, 33).true is False
     assert said(truth, "slow rebalance", words.format(at(13), "billing-9", "billing-1"), 13, 33).true is False
+    moved = ledger(*TWO, events=(event("move", 80, 90, None),))
+    late = words.format(at(85), "billing-2", "billing-1")
+    assert said(moved, "slow rebalance", late, 85, 105).true is None
+    assert said(ledger(*TWO), "slow rebalance", late, 85, 105).true is False
 
 
 def test_a_poll_timeout_is_of_who_did_not_poll() -> None:
