@@ -49,6 +49,13 @@ def lost_members(row: Row) -> list[str]:
     return []
 
 
+def _expired_ms(row: Row) -> int | None:
+    """When the sessions of `lost_members` had expired: a rebalance began with that, or began before and waited for it."""
+    if row["cause"] != "session timeout" and row.get("held_by") == "session" and row["started_ms"] is not None:
+        return int(row["started_ms"] + row["held_ms"])
+    return at_of(row)
+
+
 def _lost_ids(row: Row) -> set[str]:
     return set((row["who"] if row["cause"] == "session timeout" else row["held_who"]) or ())
 
@@ -66,14 +73,10 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
         if not lost or (len(lost) >= FEW and lost[0][0]["source"] == "journal"):
             continue  # so many are a finding about a group that rebalances often, or loses its members
         first, who = lost[0]
-        ms = at_of(first)
         expired_ms = first["started_ms"] if first["cause"] == "session timeout" else None
-        by = ms
-        if first.get("held_by") == "session" and first["started_ms"] is not None:
-            by = first["started_ms"] + first["held_ms"]  # it began before they expired
         words = (
-            f"The session of {named(who)} in {group} expired {'at' if expired_ms else 'by'} {when(expired_ms or by or 0)}, and the"
-            " group rebalanced"
+            f"The session of {named(who)} in {group} expired {'at' if expired_ms else 'by'}"
+            f" {when(expired_ms or _expired_ms(first) or 0)}, and the group rebalanced"
         )
         back = _returned(first, rows, set(who))
         if back == "same":
@@ -86,7 +89,7 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
             words += "; the group had no other member"
         if len(lost) > 1:
             words += (
-                f". The same {times(len(lost) - 1)} more until {when(at_of(lost[-1][0]) or 0)}:"
+                f". The same {times(len(lost) - 1)} more until {when(_expired_ms(lost[-1][0]) or 0)}:"
                 f" {named(name for _, names in lost[1:] for name in names)}"
             )
         certainty = certainty_of(row for row, _ in lost)
@@ -108,8 +111,8 @@ def _lost(facts: ReportFacts) -> Iterable[Finding]:
             advice,
             group,
             first["coordinator_partition"],
-            expired_ms or ms,
-            at_of(lost[-1][0]),
+            expired_ms or at_of(first),
+            _expired_ms(lost[-1][0]),
             certainty,
             records_of(row for row, _ in lost),
             lines_of(row for row, _ in lost),

@@ -18,6 +18,8 @@ __all__ = ["ABOUT_OFFSETS"]
 
 NEAR_MS = 5000
 """So far may a client's line and a commit be apart."""
+AT_ONCE_MS = 1000
+"""So far may a line about expired offsets and their tombstones be apart."""
 OFTEN_REFUSED = 3
 """So many refused commits are no single late one."""
 
@@ -246,19 +248,27 @@ _DELETED = {
 
 
 def _deletion(facts: ReportFacts, row: Row) -> Row | None:
-    """The broker's line about a deletion: of the group by name, or of that offsets partition at that time."""
-    for mark in facts.marks:
-        if mark["what"] not in _DELETED or abs(mark["ts_ms"] - row["at_ms"]) > NEAR_MS:
-            continue
-        if mark["what"] == "deleted":
-            if row["group"] in [name.strip() for name in (mark["detail"] or "").split(",")]:
-                return mark
-        elif mark["what"] == "offsets deleted":
-            if mark["group"] == row["group"]:
-                return mark
-        elif mark["partition"] == row["log_partition"]:
-            return mark
-    return None
+    """The broker's line about a deletion: one that names the group, else one about expired offsets of that offsets partition, which is
+    written with their tombstones."""
+
+    def away_ms(mark: Row) -> int:
+        return abs(int(mark["ts_ms"] - row["at_ms"]))
+
+    near = [mark for mark in facts.marks if mark["what"] in _DELETED and away_ms(mark) <= NEAR_MS]
+    naming = [mark for mark in near if row["group"] in _named_in(mark)]
+    expired = [
+        mark
+        for mark in near
+        if mark["what"] == "expired" and mark["partition"] == row["log_partition"] and away_ms(mark) <= AT_ONCE_MS
+    ]
+    return min(naming or expired, key=away_ms, default=None)
+
+
+def _named_in(mark: Row) -> list[str]:
+    """The groups that a line about deletions names."""
+    if mark["what"] == "deleted":
+        return [name.strip() for name in (mark["detail"] or "").split(",")]
+    return [mark["group"]] if mark["what"] == "offsets deleted" and mark["group"] else []
 
 
 def _duplicates(facts: ReportFacts) -> Iterable[Finding]:
