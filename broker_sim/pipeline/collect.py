@@ -17,6 +17,7 @@ from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.refused_clients import FENCED_ERRORS
 from broker_sim.pipeline.share_findings import RETURNS
+from broker_sim.pipeline.tables.columns import place, seq_of
 from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, calls
 from broker_sim.pipeline.tables.lag import group_lag
 from broker_sim.pipeline.tables.member_churn import memberships
@@ -107,6 +108,10 @@ def _of_groups(tables: Mapping[str, DataFrame], facts: ReportFacts) -> None:
     if "log_lines" in tables:
         lines = tables["log_lines"].where(f.col("what").isin(*MARKS) & f.col("ts_ms").isNotNull())
         facts.marks = _rows(lines.orderBy("ts_ms").limit(MOST_MARKS))
+        crashes = tables["log_lines"].where(f.col("what").isin("crashed", "restarts") & f.col("ts_ms").isNotNull())
+        facts.crashes = _rows(
+            crashes.where(f.col("group").isNotNull()).orderBy("ts_ms", "file", "line").limit(MOST_MARKS)
+        )
         failed = tables["log_lines"].where((f.col("what") == "commit failed") & f.col("ts_ms").isNotNull())
         facts.failed_commits = _rows(
             failed.where(f.col("group").isNotNull()).select("group", "ts_ms").orderBy("ts_ms").limit(MOST_MARKS)
@@ -200,7 +205,13 @@ def _refused_transactions(events: DataFrame) -> list[Row]:
     asked = calls(EVENTS.conform(events), *_TRANSACTIONAL).where(f.col("transactional_id").isNotNull())
     host = f.regexp_extract("client_host", r"^/?(.*?)(?::[0-9]+)?$", 1).alias("address")
     columns = ("client_id", host, f.col("transactional_id").alias("member"), f.col("producer_epoch").alias("process"))
-    parts = asked.select(*columns, "api", f.col("answered_ms").alias("ts_ms"), f.explode("errors").alias("detail"))
+    parts = asked.select(
+        *columns,
+        "api",
+        f.col("answered_ms").alias("ts_ms"),
+        place("answered_seq").alias("place"),
+        f.explode("errors").alias("detail"),
+    )
     parts = parts.where(~f.col("detail").isin(*_SENT_AGAIN))
     parts = parts.where((f.col("api") != "TxnOffsetCommit") | ~f.col("detail").isin(*ABOUT_ONE))
     grouped = parts.groupBy("client_id", "address", "member", "process", "detail").agg(
@@ -208,9 +219,13 @@ def _refused_transactions(events: DataFrame) -> list[Row]:
         f.count("*").alias("times"),
         f.min("ts_ms").alias("from_ms"),
         f.max("ts_ms").alias("to_ms"),
+        f.min("place").alias("place"),
     )
     found = _rows(grouped.orderBy(f.desc("times"), "from_ms", "detail").limit(MOST_REFUSED))
-    return [{"source": "journal", "line": None, "what": _what_was_refused(row["detail"]), **row} for row in found]
+    of_journal = {"source": "journal", "line": None}
+    return [
+        {**of_journal, "seq": seq_of(row["place"]), "what": _what_was_refused(row["detail"]), **row} for row in found
+    ]
 
 
 def _what_was_refused(error: str) -> str:

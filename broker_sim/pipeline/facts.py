@@ -89,6 +89,8 @@ class ReportFacts:
     refused_instances: list[Row] = field(default_factory=list)
     """clients that were refused a group.instance.id which another one had, equal ones together: group, instance, client_id,
     client_host, times, from_ms, to_ms, holder (the membership of that one, or null)."""
+    crashes: list[Row] = field(default_factory=list)
+    """rows of log_lines: `crashed` and `restarts`, of a group, with a time."""
     refused_clients: list[Row] = field(default_factory=list)
     """clients that could not authenticate, were fenced, or sent what is no request, and refused requests of transactions, equal ones
     together: source (`broker` or `client` for log lines, or `journal`), what (a kind of line, or `transaction refused`), client_id,

@@ -83,6 +83,7 @@ KINDS = {
     "not ready": "a streams group's topology lacked topics (log)",
     "lag": "the lag of a group grew",
     "authentication": "clients could not authenticate, or their TLS handshakes failed (log lines, journal)",
+    "crashed": "a consumer stopped with an error (log lines of kafkajs)",
     "instance id in use": "a static member was refused, as another one has its group.instance.id (journal)",
     "producer fenced": "a transactional producer was fenced, or its producer id was unknown (log lines, journal)",
     "refused transaction": "requests of a transactional producer were refused (journal)",
