@@ -85,6 +85,8 @@ def collect(tables: Mapping[str, DataFrame], facts: ReportFacts) -> ReportFacts:
     _of_log(tables["offset_log"], facts)
     _rebalances(tables["rebalances"], facts)
     _assignments(tables["offset_log"], facts)
+    if facts.logged and facts.journal is None and not facts.aborts and not facts.counts.get("transactions"):
+        facts.aborts = _aborts(tables["offset_log"])
     _lag(tables["lag"], facts)
     _committed(tables["lag"], facts)
     facts.beyond = _beyond(tables["lag"])
@@ -175,6 +177,23 @@ def _stuck(table: DataFrame, facts: ReportFacts) -> None:
         facts.left_out["stuck_partitions"] = facts.counts["stuck_partitions"] - MOST_STUCK
     facts.stuck = sorted(rows[:MOST_STUCK], key=lambda row: row["from_ms"])
     facts.silences = _rows(table.where(silent).orderBy(f.desc("silence_ms")).limit(MOST_SILENCES))
+
+
+def _aborts(log: DataFrame) -> list[Row]:
+    """Of each producer with aborted transactions that committed offsets: the markers in the offsets log."""
+    ends = log.where(f.col("kind").isin("txn_commit", "txn_abort"))
+    at_ms = f.when(f.col("kind") == "txn_abort", f.col("record_ts_ms"))
+    counted = ends.groupBy("producer_id").agg(
+        f.count(at_ms).alias("aborts"),
+        f.count("*").alias("ended"),
+        f.min(at_ms).alias("first_ms"),
+        f.max(at_ms).alias("last_ms"),
+    )
+    held = log.where(f.col("is_txn") & f.col("group").isNotNull())
+    groups = held.groupBy("producer_id").agg(f.array_sort(f.collect_set("group")).alias("groups"))
+    found = counted.where(f.col("aborts") > 0).join(groups, ["producer_id"])
+    rows = _rows(found.orderBy(f.desc("aborts"), "producer_id").limit(MOST_TRANSACTIONS))
+    return [{"transactional_id": None, "longest_ms": None, **row} for row in rows]
 
 
 def _refused_clients(tables: Mapping[str, DataFrame]) -> list[Row]:

@@ -70,6 +70,7 @@ KINDS = {
     "leader epoch": "an offsets partition got a new leader epoch with the same leader",
     "unclean election": "a leader outside of the ISR was elected",
     "transaction": "a transaction stayed open for long, hangs, or was aborted without its producer",
+    "aborts": "a producer aborted transactions (log)",
     "skipped records": "a member skipped records (journal)",
     "started at latest": "a group began at the end of a log, as with auto.offset.reset=latest (journal)",
     "beyond log end": "a committed offset is beyond the end of its log",

@@ -18,6 +18,7 @@ from dataclasses import replace
 from broker_sim.common.text import clock, date, duration_text
 from broker_sim.explain.holdups import advice as advice_about
 from broker_sim.explain.phrases import count, is_other, joined, times
+from broker_sim.pipeline.aborted_transactions import ABOUT_ABORTS
 from broker_sim.pipeline.account_findings import ABOUT_ACCOUNTS
 from broker_sim.pipeline.compaction import compacted_records
 from broker_sim.pipeline.crash_findings import ABOUT_CRASHES
@@ -506,6 +507,7 @@ _KINDS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (
         *ABOUT_STREAMS,
         *ABOUT_CLIENTS,
         *ABOUT_CRASHES,
+        *ABOUT_ABORTS,
     ),
     *(_hot, _placed, _session_timeouts, _silences, _skipped),
 )
