@@ -17,6 +17,7 @@ from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.refused_clients import FENCED_ERRORS
 from broker_sim.pipeline.share_findings import RETURNS
+from broker_sim.pipeline.tables.columns import place, seq_of
 from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, calls
 from broker_sim.pipeline.tables.lag import group_lag
 from broker_sim.pipeline.tables.member_churn import memberships
@@ -84,6 +85,8 @@ def collect(tables: Mapping[str, DataFrame], facts: ReportFacts) -> ReportFacts:
     _of_log(tables["offset_log"], facts)
     _rebalances(tables["rebalances"], facts)
     _assignments(tables["offset_log"], facts)
+    if facts.logged and facts.journal is None and not facts.aborts and not facts.counts.get("transactions"):
+        facts.aborts = _aborts(tables["offset_log"])
     _lag(tables["lag"], facts)
     _committed(tables["lag"], facts)
     facts.beyond = _beyond(tables["lag"])
@@ -107,6 +110,10 @@ def _of_groups(tables: Mapping[str, DataFrame], facts: ReportFacts) -> None:
     if "log_lines" in tables:
         lines = tables["log_lines"].where(f.col("what").isin(*MARKS) & f.col("ts_ms").isNotNull())
         facts.marks = _rows(lines.orderBy("ts_ms").limit(MOST_MARKS))
+        crashes = tables["log_lines"].where(f.col("what").isin("crashed", "restarts") & f.col("ts_ms").isNotNull())
+        facts.crashes = _rows(
+            crashes.where(f.col("group").isNotNull()).orderBy("ts_ms", "file", "line").limit(MOST_MARKS)
+        )
         failed = tables["log_lines"].where((f.col("what") == "commit failed") & f.col("ts_ms").isNotNull())
         facts.failed_commits = _rows(
             failed.where(f.col("group").isNotNull()).select("group", "ts_ms").orderBy("ts_ms").limit(MOST_MARKS)
@@ -172,6 +179,23 @@ def _stuck(table: DataFrame, facts: ReportFacts) -> None:
     facts.silences = _rows(table.where(silent).orderBy(f.desc("silence_ms")).limit(MOST_SILENCES))
 
 
+def _aborts(log: DataFrame) -> list[Row]:
+    """Of each producer with aborted transactions that committed offsets: the markers in the offsets log."""
+    ends = log.where(f.col("kind").isin("txn_commit", "txn_abort"))
+    at_ms = f.when(f.col("kind") == "txn_abort", f.col("record_ts_ms"))
+    counted = ends.groupBy("producer_id").agg(
+        f.count(at_ms).alias("aborts"),
+        f.count("*").alias("ended"),
+        f.min(at_ms).alias("first_ms"),
+        f.max(at_ms).alias("last_ms"),
+    )
+    held = log.where(f.col("is_txn") & f.col("group").isNotNull())
+    groups = held.groupBy("producer_id").agg(f.array_sort(f.collect_set("group")).alias("groups"))
+    found = counted.where(f.col("aborts") > 0).join(groups, ["producer_id"])
+    rows = _rows(found.orderBy(f.desc("aborts"), "producer_id").limit(MOST_TRANSACTIONS))
+    return [{"transactional_id": None, "longest_ms": None, **row} for row in rows]
+
+
 def _refused_clients(tables: Mapping[str, DataFrame]) -> list[Row]:
     """Refusals of brokers' and clients' log lines, and those of the journal."""
     rows: list[Row] = []
@@ -200,7 +224,13 @@ def _refused_transactions(events: DataFrame) -> list[Row]:
     asked = calls(EVENTS.conform(events), *_TRANSACTIONAL).where(f.col("transactional_id").isNotNull())
     host = f.regexp_extract("client_host", r"^/?(.*?)(?::[0-9]+)?$", 1).alias("address")
     columns = ("client_id", host, f.col("transactional_id").alias("member"), f.col("producer_epoch").alias("process"))
-    parts = asked.select(*columns, "api", f.col("answered_ms").alias("ts_ms"), f.explode("errors").alias("detail"))
+    parts = asked.select(
+        *columns,
+        "api",
+        f.col("answered_ms").alias("ts_ms"),
+        place("answered_seq").alias("place"),
+        f.explode("errors").alias("detail"),
+    )
     parts = parts.where(~f.col("detail").isin(*_SENT_AGAIN))
     parts = parts.where((f.col("api") != "TxnOffsetCommit") | ~f.col("detail").isin(*ABOUT_ONE))
     grouped = parts.groupBy("client_id", "address", "member", "process", "detail").agg(
@@ -208,9 +238,13 @@ def _refused_transactions(events: DataFrame) -> list[Row]:
         f.count("*").alias("times"),
         f.min("ts_ms").alias("from_ms"),
         f.max("ts_ms").alias("to_ms"),
+        f.min("place").alias("place"),
     )
     found = _rows(grouped.orderBy(f.desc("times"), "from_ms", "detail").limit(MOST_REFUSED))
-    return [{"source": "journal", "line": None, "what": _what_was_refused(row["detail"]), **row} for row in found]
+    of_journal = {"source": "journal", "line": None}
+    return [
+        {**of_journal, "seq": seq_of(row["place"]), "what": _what_was_refused(row["detail"]), **row} for row in found
+    ]
 
 
 def _what_was_refused(error: str) -> str:

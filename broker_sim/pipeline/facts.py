@@ -89,6 +89,12 @@ class ReportFacts:
     refused_instances: list[Row] = field(default_factory=list)
     """clients that were refused a group.instance.id which another one had, equal ones together: group, instance, client_id,
     client_host, times, from_ms, to_ms, holder (the membership of that one, or null)."""
+    crashes: list[Row] = field(default_factory=list)
+    """rows of log_lines: `crashed` and `restarts`, of a group, with a time."""
+    aborts: list[Row] = field(default_factory=list)
+    """transactions that their producers aborted, see `aborted_transactions`: transactional_id, producer_id, groups, aborts, ended (how
+    many of how many), first_ms, last_ms (when), longest_ms; from the coordinator's log also where they were frequent: often_from_ms,
+    often_to_ms, often_aborts, often_ended, past_aborts."""
     refused_clients: list[Row] = field(default_factory=list)
     """clients that could not authenticate, were fenced, or sent what is no request, and refused requests of transactions, equal ones
     together: source (`broker` or `client` for log lines, or `journal`), what (a kind of line, or `transaction refused`), client_id,

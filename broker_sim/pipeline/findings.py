@@ -18,8 +18,10 @@ from dataclasses import replace
 from broker_sim.common.text import clock, date, duration_text
 from broker_sim.explain.holdups import advice as advice_about
 from broker_sim.explain.phrases import count, is_other, joined, times
+from broker_sim.pipeline.aborted_transactions import ABOUT_ABORTS
 from broker_sim.pipeline.account_findings import ABOUT_ACCOUNTS
 from broker_sim.pipeline.compaction import compacted_records
+from broker_sim.pipeline.crash_findings import ABOUT_CRASHES
 from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LINES_ALONE, LONG_MS, NO_LOG, OFTEN, OFTEN_MS, WITNESSES, Finding, by_group
 from broker_sim.pipeline.log_findings import ABOUT_GENERATIONS, is_orderly
@@ -504,6 +506,8 @@ _KINDS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (
         *ABOUT_SHARES,
         *ABOUT_STREAMS,
         *ABOUT_CLIENTS,
+        *ABOUT_CRASHES,
+        *ABOUT_ABORTS,
     ),
     *(_hot, _placed, _session_timeouts, _silences, _skipped),
 )

@@ -232,8 +232,14 @@ def _fenced(row: Row, reason: str) -> Finding:
     who = f"the producer {row['client_id']}" if row["client_id"] else "a producer"
     unknown = _is_unknown(reason)
     did = "was not known" if unknown else "was fenced"
-    words = f"{who}{its_id} {did}{_span({**row, 'times': 1})}: {reason}"  # that a line is repeated says nothing
+    words = f"{who}{its_id} {did}{_span({**row, 'times': 1})}: {reason}{_event(row)}"  # that a line is repeated says nothing
     return Finding("producer fenced", *_rest(row, words, _UNKNOWN_ID if unknown else _FENCED))
+
+
+def _event(row: Row) -> str:
+    """The journal's event of the first refusal."""
+    seq = row.get("seq")
+    return "" if seq is None else f" ({'first in ' if row['times'] > 1 else ''}event {seq} of the journal)"
 
 
 def _was(names: Sequence[str]) -> str:
@@ -243,7 +249,7 @@ def _was(names: Sequence[str]) -> str:
 def _refused(row: Row, error: str) -> Finding:
     """Requests of a transaction that were refused for another reason than a newer producer's."""
     who = f"{row['client_id'] or 'a client'} (transactional.id {row['member']})"
-    words = f"{named(row['apis'], 5)} of {who} {_was(row['apis'])} refused{_span(row)}: {error}"
+    words = f"{named(row['apis'], 5)} of {who} {_was(row['apis'])} refused{_span(row)}: {error}{_event(row)}"
     advice, severity = _TRANSACTION_ADVICE.get(error, ("The application must abort this transaction.", "note"))
     return Finding("refused transaction", *_rest(row, words, advice, severity))
 

@@ -27,6 +27,7 @@ from broker_sim.common.clock import stopwatch
 from broker_sim.common.text import UsageError, clock, date, visible
 from broker_sim.explain.phrases import count
 from broker_sim.pipeline import files, findings, inputs
+from broker_sim.pipeline.aborted_transactions import aborts_of
 from broker_sim.pipeline.derived import derived, tables_of_tables
 from broker_sim.pipeline.duck.frames import Frame
 from broker_sim.pipeline.duck.session import DuckSession, is_installed, need_duckdb
@@ -543,6 +544,7 @@ class PipelineRun:
             self._deliveries = self.options.scope.shared(rows_of_shares(self.inputs.shares, unread.append))
         result = seen_rows(self.options.scope.seen(rows), self.inputs.run_id, states=bool(self.inputs.states))
         self._seen = SEEN.frame(self.spark, result)
+        self.facts.aborts = list(aborts_of(result))
         return [{"run_id": self.inputs.run_id, **skipped._asdict()} for skipped in unread]
 
     def _shared(self, log: DataFrame) -> DataFrame | None:

@@ -237,6 +237,9 @@ def claims(rebalances: list[dict[str, Any]]) -> Iterator[str]:
         for name, value in row.items():
             expected = None if known is None else known[name]
             both = [nameless(one) if name == "waits" else one for one in (value, expected)]
-            both = [sorted(one) if isinstance(one, list) and name not in NAMES | {"waits"} else one for one in both]
+            both = [
+                sorted(one) if isinstance(one, list) and name not in NAMES | {"waits", "bounces"} else one
+                for one in both
+            ]
             if name not in NAMES | PLACES and value is not None and both[0] != both[1]:
                 yield f"{group}, {change}, {row['generation']}: {name} is {value}, not {expected}"

@@ -54,6 +54,12 @@ def line(message: str, **fields: Any) -> str:
             },
         ),
         (
+            "[Consumer] Restarting the consumer in 312ms",
+            {"groupId": "billing", "retryCount": 5, "retryTime": 312},
+            "restarts",
+            {"group": "billing", "number": 312},
+        ),
+        (
             "[Connection] Response SaslAuthenticate(key: 36, version: 1)",
             {
                 **OF_CONNECTION,

@@ -51,6 +51,7 @@ KINDS = {
     "handshake failed": "its TLS handshake failed",
     "producer fenced": "a transactional producer was fenced, or its producer id is unknown; `member` is its transactional id",
     "crashed": "the consumer stopped with an error (kafkajs)",
+    "restarts": "it will be started again after that, in `number` ms (kafkajs)",
 }
 """Each kind of client's line, and its meaning."""
 
@@ -116,6 +117,11 @@ _KAFKAJS_GROUPS = [
         "Offset out of range, resetting to default offset",
     ),
     form("crashed", r"\[Consumer\] Crash: (?P<detail>.*)$", "[Consumer] Crash: "),
+    form(
+        "restarts",
+        r"\[Consumer\] Restarting the consumer in (?P<number>\d+)ms",
+        "[Consumer] Restarting the consumer in ",
+    ),
 ]
 
 _OF_ANY_CLIENT = [

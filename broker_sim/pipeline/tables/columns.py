@@ -11,7 +11,7 @@ from broker_sim.pipeline.schemas import TableSchema
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["ids", "moments", "none_of", "or_none", "place", "records", "word"]
+__all__ = ["ids", "moments", "none_of", "or_none", "place", "records", "seq_of", "word"]
 
 
 def moments(name: str, ms: Column) -> list[Column]:
@@ -26,6 +26,11 @@ def place(seq: str = "seq") -> Column:
 
 
 _EVENTS_OF_A_JOURNAL = 1 << 40
+
+
+def seq_of(place_: int | None) -> int | None:
+    """The number of the event at a `place`."""
+    return None if place_ is None else place_ % _EVENTS_OF_A_JOURNAL
 
 
 def word(words: Mapping[Any, str], key: Column) -> Column:
