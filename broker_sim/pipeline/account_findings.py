@@ -35,6 +35,8 @@ from broker_sim.pipeline.stall_ends import (
 
 __all__ = ["ABOUT_ACCOUNTS", "lost_members"]
 
+APART_MS = 2000
+"""So far apart may partitions of a group stop that stopped for one reason."""
 FEW = 3
 """More than that of one group are reported as churn."""
 
@@ -205,10 +207,12 @@ def _poison(facts: ReportFacts, worst: Row, words: str, at: _At, evidence: _Reco
     words += f", while the group began {count(worst['generations'], 'generation')}"
     died = _died(facts, group, worst)
     if died:
-        words += f", {died} of them after a member's session expired"
+        words += f", and {times(died)} the session of a member expired"
     # members that send LeaveGroup are restarted by an operator; those whose sessions expire there crash on a record
     failing = commits_may_have_failed(facts, worst)
-    one_cause = not failing and (died >= FEW or (worst["pending"] is not None and not _restarted(facts, group, worst)))
+    waits = worst["pending"] is not None or worst["moved"]
+    dies = died >= FEW or (worst["pending"] is not None and not _restarted(facts, group, worst))
+    one_cause = waits and dies and not failing and _holds_up_all(facts, worst)
     return Finding(
         "poison",
         "bad" if one_cause else "note",
@@ -220,6 +224,18 @@ def _poison(facts: ReportFacts, worst: Row, words: str, at: _At, evidence: _Reco
         *at,
         "likely" if one_cause else "possible",
         evidence,
+    )
+
+
+def _holds_up_all(facts: ReportFacts, worst: Row) -> bool:
+    """Whether no other partition of the group stood longer before it did, or after it. A record that kills its consumers holds up the
+    others while it is there; members that are killed at any moment hold up now one, now the other."""
+    end_ms = worst["to_ms"]
+    return all(
+        row["from_ms"] >= worst["from_ms"] - APART_MS
+        and (end_ms is None or (row["to_ms"] is not None and row["to_ms"] <= end_ms + APART_MS))
+        for row in facts.stalls
+        if row["group"] == worst["group"]
     )
 
 

@@ -42,7 +42,8 @@ def stayed(truth: Truth, found: Found) -> Iterator[Claim]:
     if "the group did not rebalance" in rest:
         yield from _no_rebalance(truth, group, from_ms + WINDOW_MS, to_ms - WINDOW_MS)
     began = re.search(
-        r"while the group began (\d+) generations?(?:, (\d+) of them after a member's session expired)?", rest
+        r"while the group began (\d+) generations?(?:, and (once|twice|\d+ times) the session of a member expired)?",
+        rest,
     )
     if began:
         seen = truth.generations(group, from_ms - WINDOW_MS, to_ms + WINDOW_MS)
@@ -51,10 +52,8 @@ def stayed(truth: Truth, found: Found) -> Iterator[Claim]:
         dead = [life for life in truth.deaths(group)
                 if from_ms - LATE_MS <= (life.died_ms or 0) + life.session_ms <= to_ms + LATE_MS]  # fmt: skip
         if began[2]:
-            yield Claim(
-                f"{began[2]} of {began[1]} generations", int(began[2]) <= int(began[1]), "that is more than all"
-            )
-            yield Claim(f"{began[2]} after a session expired", len(dead) >= int(began[2]), f"{len(dead)} died")
+            expired = {"once": 1, "twice": 2}.get(began[2]) or int(began[2].partition(" ")[0])
+            yield Claim(f"{began[2]} a session expired", len(dead) >= expired, f"{len(dead)} died")
 
 
 def _no_rebalance(truth: Truth, group: str, from_ms: float, to_ms: float) -> Iterator[Claim]:

@@ -162,8 +162,8 @@ FROZEN = committed("billing-1", (9, 0, 90), (10, 0, 100), (30, 0, 140), (12, 2, 
         (2, 50, "", False),
         (0, 100, ", while other partitions moved on", True),
         (0, 100, ", and none of its partitions moved", False),
-        (0, 100, ", while the group began 3 generations, 5 of them after a member's session expired", False),
-        (0, 100, ", while the group began 3 generations, 2 of them after a member's session expired", False),
+        (0, 100, ", while the group began 3 generations, and 5 times the session of a member expired", False),
+        (0, 100, ", while the group began 3 generations, and twice the session of a member expired", False),
     ],
 )
 def test_an_offset_stayed_where_nothing_else_was_committed(partition: int, offset: int, rest: str, true: bool) -> None:
