@@ -83,6 +83,8 @@ class SlowPeriod:
     shows: bool
     repeated_ms: int | None = None
     """When the group repeated a commit that was not answered, where rule 6 holds; else None."""
+    marked: bool = False
+    """Whether all of its pauses are `MARKED`: the group had a reason of its own."""
 
 
 REPEATED = "repeated"
@@ -248,6 +250,7 @@ def _slow_period(log_partition: int, group: str, run: list[Row]) -> SlowPeriod:
         last["to_offset"],
         shows,
         _repeated_ms(run) if shows else None,
+        not plain,
     )
 
 
@@ -427,7 +430,7 @@ def _joined(periods: list[_Period], stretches: list[SlowPeriod], paces: list[Row
             if stretch.log_partition == period.log_partition:
                 period.groups.add(stretch.group)
                 period.records.append(stretch.from_offset)
-            else:
+            elif not stretch.marked:
                 begun[number, stretch.log_partition].append(stretch)
             break
     known = {period.log_partition for period in periods}

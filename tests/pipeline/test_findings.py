@@ -209,6 +209,18 @@ def test_an_expired_session_is_reported_with_member_and_time() -> None:
     assert "A static member (group.instance.id) whose max.poll.interval.ms passed sends none either" in found.advice
 
 
+def test_sessions_that_a_rebalance_waited_for_expired_later_than_it_began() -> None:
+    lost = "app-3-5f0c2f7e-8d3b-4f4e-9d2a-1c2b3d4e5f60"
+    waited = {"held_by": "session", "held_ms": 4500, "held_who": [lost]}
+    rows = [
+        rebalance(0, 500, cause="session timeout"),
+        rebalance(200_000, 5000, cause="join", **waited),
+    ]
+    found = next(one for one in findings(facts(rebalances=rows)) if one.kind == "session expired")
+    assert found.text.endswith(" The same once more until 22:16:44.500: app-3.")
+    assert found.to_ms == T0 + 204_500
+
+
 def test_members_that_come_one_by_one_are_a_deployment_and_no_alarm() -> None:
     found = findings(facts(rebalances=[rebalance(at * 2000, 500) for at in range(6)]))
     assert [(one.kind, one.severity) for one in found] == [("nothing", "good"), ("frequent rebalances", "note")]
@@ -382,6 +394,31 @@ def test_an_offset_that_was_deleted_and_begun_anew_is_a_warning() -> None:
         " with their topic or by a request,"
         " or retained for less than 7 days here; 1 offset was committed again later. At other times it lost 2 offsets more."
     )
+
+
+def mark(what: str, at: int, **columns: Any) -> Row:
+    known = {"what": what, "ts_ms": T0 + at, "partition": None, "group": None, "detail": None, "file": "server.log"}
+    return {**known, "line": at, **columns}
+
+
+BY_REQUEST = mark("deleted", 5000, detail="mail, billing")
+OF_ITS_OFFSETS = mark("offsets deleted", 5100, group="billing")
+
+
+@pytest.mark.parametrize(
+    ("marks", "says"),
+    [
+        ([mark("expired", 4990, partition=12)], "the broker logged that they expired"),
+        ([mark("expired", 3000, partition=12)], "by default offsets expire"),  # those of another group
+        ([mark("expired", 4990, partition=11)], "by default offsets expire"),
+        ([mark("expired", 4990, partition=12), BY_REQUEST], "the group was deleted by a request"),
+        ([mark("expired", 4990, partition=12), OF_ITS_OFFSETS], "they were deleted by a request"),
+        ([mark("deleted", 5000, detail="mail, billing-2")], "by default offsets expire"),
+    ],
+)
+def test_a_line_that_names_the_group_says_why_offsets_are_deleted(marks: list[Row], says: str) -> None:
+    found = next(one for one in findings(facts(deletions=[deletion()], marks=marks)) if one.kind == "deleted offsets")
+    assert says in found.text
 
 
 def test_a_date_is_printed_if_the_day_differs_from_the_findings() -> None:

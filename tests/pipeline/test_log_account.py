@@ -328,6 +328,38 @@ def test_causes_of_a_stall(columns: dict[str, Any], told: tuple[str, str, str]) 
     assert (found.kind, found.severity, found.certainty) == told
 
 
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        ([(500, 40_000)], ("bad", "likely")),  # held up while the record is there
+        ([(0, None)], ("note", "possible")),  # longer than the record was there
+        ([(-9000, 20_000)], ("note", "possible")),  # now one, now another: members are killed at any moment
+        ([(10_000, 40_000), (61_000, 75_000)], ("note", "possible")),
+    ],
+)
+def test_a_record_that_kills_consumers_holds_up_the_other_partitions(
+    others: list[tuple[int, int | None]], told: tuple[str, str]
+) -> None:
+    more = [
+        stall(
+            partition=number, generations=4, pending=10, from_ms=T0 + begin, to_ms=None if end is None else T0 + end,
+            stalled_ms=(60_000 if end is None else end) - begin,
+        )
+        for number, (begin, end) in enumerate(others, 3)
+    ]  # fmt: skip
+    found = next(one for one in findings(facts(stalls=[stall(generations=4), *more])) if one.kind == "poison")
+    assert (found.severity, found.certainty) == told
+
+
+def test_a_group_without_records_to_read_is_not_held_up_by_one() -> None:
+    """Its members are killed and come back in a rollout, and nothing is produced to its topic."""
+    dead = [rebalance(1000 * at, 10, cause="session timeout", generation=at) for at in range(1, 5)]
+    given = facts(stalls=[stall(generations=4, pending=None, moved=0)], rebalances=dead)
+    found = next(one for one in findings(given) if one.kind == "poison")
+    assert (found.severity, found.certainty) == ("note", "possible")
+    assert "while the group began 4 generations, and 4 times the session of a member expired." in found.text
+
+
 @pytest.mark.parametrize(("missing", "said"), [(0, True), (3, False)])
 def test_a_group_with_missing_generations_may_have_rebalanced(missing: int, said: bool) -> None:
     """Compaction leaves the last generation alone, and generations that never became Stable have no record."""

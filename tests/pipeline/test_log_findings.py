@@ -10,6 +10,7 @@ import pytest
 from broker_sim.explain.generations import Generations, GroupMetadataRecord, StoredMember
 from broker_sim.pipeline.finding import Finding
 from broker_sim.pipeline.findings import findings
+from broker_sim.pipeline.log_findings import is_orderly
 from broker_sim.pipeline.rebalance_rows import rebalances_of
 from tests.pipeline.facts import facts, rebalance
 from tests.pipeline.offsets import T0
@@ -179,3 +180,18 @@ def test_the_advice_fits_the_type_of_group(kind: str, lost: str, orderly: str) -
     assert found["session expired"].advice.startswith(lost)
     assert ("max.poll.interval.ms" in found["session expired"].advice) is (kind == "classic")
     assert found["storm"].advice.endswith(orderly)
+
+
+@pytest.mark.parametrize(("bounces", "orderly"), [(1, True), (2, True), (3, False)])
+def test_a_group_that_is_started_and_deployed_twice_is_orderly(bounces: int, orderly: bool) -> None:
+    """As for a change of its assignor: each client joins three times, and returns twice."""
+    present: list[str] = []
+    rows = []
+    for life in range(bounces + 1):
+        for name in ("app-1", "app-2"):
+            stayed = [member for member in present if not member.startswith(name)]
+            for after in ([stayed] if life else []) + [[*stayed, f"{name}-{UUIDS}{life:02}"]]:
+                moved = {"members_before": present, "members_after": after, "size_after": len(after)}
+                rows.append(rebalance(2000 * len(rows), 10, source="log", who=[], who_clients=[], **moved))
+                present = after
+    assert is_orderly(rows) is orderly

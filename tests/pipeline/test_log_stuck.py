@@ -264,5 +264,13 @@ def test_a_partition_that_paused_with_one_that_has_lines_is_part_of_its_period()
     ]
 
 
+def test_a_group_without_members_did_not_stop_with_another_partition() -> None:
+    signs = [sign("commit failed", at, detail="REQUEST_TIMED_OUT", group="billing") for at in (45.1, 50, 55, 60)]
+    held = commits(*HELD, jump_at=65, jump=250)
+    away = paced("audit", 6, [*held[:41], (1000, int(T0 + 50_000), None, None), *held[41:]])
+    found = told(signs, hit("billing"), away, paced("mail", 5, commits(*STEADY)))
+    assert [(row["log_partition"], row["evidence"]) for row in found] == [(3, "client log")]
+
+
 def test_a_pace_needs_commits_enough() -> None:
     assert paced("billing", 3, commits(1, 2, 3)) == []
