@@ -125,10 +125,11 @@ def read(
 
 
 class _InMemory(PipelineRun):
-    """A run whose tables stay in the database."""
+    """A run whose tables stay in the database, and whose log is where that keeps what it has no room for."""
 
     def __init__(self, run_inputs: inputs.Inputs, options: RunOptions, steps: Steps) -> None:
-        super().__init__(DuckSession(), run_inputs, Folder.local("."), options, steps)  # type: ignore[arg-type]
+        session = DuckSession()
+        super().__init__(session, run_inputs, Folder.local(str(session.place)), options, steps)  # type: ignore[arg-type]
 
     def evidence(self) -> Evidence:
         self._read()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import re
@@ -22,6 +23,7 @@ from broker_sim.pipeline.progress import Steps
 from broker_sim.pipeline.schemas import OFFSET_LOG
 from broker_sim.pipeline.segments import Skipped, read_offsets
 from broker_sim.pipeline.tables.condensed import condensed
+from broker_sim.reproduce.evidence import read
 from tests.importing.logs import batch_of, commit, group_of, write_log
 
 OFFSETS = "__consumer_offsets"
@@ -165,6 +167,23 @@ def test_progress_is_in_records(duck: DuckSession, data: Path, tmp_path: Path) -
     found = find_logs([str(data)], RUN)
     write_parts(duck, found, str(tmp_path / "out"), RUN, seen.append)
     assert [records() for records in seen] == [13]
+
+
+def test_what_is_read_for_a_reproduction_goes_with_it(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, waiting = tmp_path / "work", tmp_path / "waiting"
+    work.mkdir()
+    waiting.mkdir()
+    monkeypatch.chdir(work)
+    monkeypatch.setattr("tempfile.tempdir", str(waiting))
+    evidence = read(str(data), Steps(io.StringIO(), quiet=True))
+    assert len(evidence.rows("offset_log")) == 13
+    assert list(work.iterdir()) == []
+    assert list(waiting.iterdir()) != []
+    del evidence
+    gc.collect()
+    assert list(waiting.iterdir()) == []
 
 
 class Terminal(io.StringIO):

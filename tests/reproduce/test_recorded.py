@@ -109,11 +109,17 @@ def test_what_happened_to_a_partition_happens_again_at_its_time(
 
 
 @pytest.mark.slow
-def test_without_lines_nobody_can_say_that_it_was_stuck(kept: dict[str, Path], tmp_path: Path, capsys: Any) -> None:
-    """What its members suffered is told then, and as that: no exit code 0 in the name of what is not seen."""
+def test_a_stuck_partition_that_its_log_alone_shows_happens_again(
+    kept: dict[str, Path], tmp_path: Path, capsys: Any
+) -> None:
+    """The only group of its partition repeated a commit, and its offsets jumped (`repeated`)."""
+    ledger = json.loads((kept["stuck-4.1.0-1"] / "ledger.json").read_text(encoding="utf-8"))
+    partition = ledger["groups"]["alerts-batch"]["log_partition"]
+    event = next(one for one in ledger["events"] if not one["healthy"] and partition in one["log_partitions"])
     code, told = reproduced(kept, "stuck-4.1.0-1", tmp_path / "out", capsys, "--group", "alerts-batch")
-    assert code == 1 or told["kind"] != "stuck"
-    assert (tmp_path / "out" / "data").exists() == (code == 0 or "err" not in told)
+    assert (code, told["kind"], told["again"]["kind"]) == (0, "stuck", "stuck"), told
+    assert event["start_ms"] - 5000 <= told["finding"]["at_ms"] <= event["end_ms"]
+    assert "stuck" in findings_of(tmp_path / "out" / "data", "alerts-batch")
 
 
 @pytest.mark.slow

@@ -66,12 +66,11 @@ class DuckSession:
         need_duckdb()
         import duckdb
 
-        place = Path(
-            tempfile.gettempdir(), f"broker-sim-{secrets.token_hex(8)}"
-        )  # made when something has to wait there
-        self._forget = weakref.finalize(self, shutil.rmtree, place, ignore_errors=True)
+        self.place = Path(tempfile.gettempdir(), f"broker-sim-{secrets.token_hex(8)}")
+        """A directory that goes with the session, made when something has to wait there."""
+        self._forget = weakref.finalize(self, shutil.rmtree, self.place, ignore_errors=True)
         self.connection: Any = duckdb.connect(":memory:")
-        self._do(f"SET temp_directory = '{place}'")
+        self._do(f"SET temp_directory = {_text(str(self.place))}")
         self._do("SET TimeZone = 'UTC'")
         self._do(f"SET memory_limit = '{min(MEMORY, _physical_bytes() // 4) >> 20}MiB'")
         self.version: str = duckdb.__version__
