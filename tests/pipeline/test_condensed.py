@@ -248,10 +248,11 @@ def by_row(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     least_ms = max(LEAST_MS, 3 * pauses[len(pauses) * 9 // 10])
     steps = sorted(b[2] for _, b in pairs if b[3])
     slow = [(a, b) for a, b in pairs if b[0] - a[0] >= least_ms]
+    rate = sum(steps), max(sum(pauses), 1)
     return [
         *(
             {"sort": 1, "detail": None if b[3] else "marked", "from_ms": a[0], "to_ms": b[0], "from_offset": a[1], "to_offset": b[1],
-             "advance": b[2], "usual": steps[len(steps) // 2]}
+             "advance": b[2], "usual": steps[len(steps) // 2], "expected": rate[0] * (b[0] - a[0]) // rate[1]}
             for a, b in slow
         ),
         {"sort": 2, "from_ms": moments[0][0], "to_ms": moments[-1][0]},

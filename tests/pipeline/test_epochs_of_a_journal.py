@@ -27,7 +27,9 @@ from tests.support.wire import Wire
 Row = dict[str, Any]
 TABLES = ("rebalances", "member_churn", "groups", "offset_resets", "offset_regressions")
 ONE_SOURCE = {
-    "rebalances": ("cause", "cause_detail", "cause_certainty", "cause_changes", "log_offset", "missing_before"),
+    "rebalances": (
+        *("cause", "cause_detail", "cause_certainty", "cause_changes", "log_offset", "missing_before", "bounces"),
+    ),
     "member_churn": ("leaves", "expirations", "static_expirations", "timeouts"),
     "groups": ("state_offset", "generations", "protocol_type"),
     "offset_regressions": ("log_offset", "before_log_offset"),
