@@ -17,6 +17,7 @@ from broker_sim import ClusterThread
 from broker_sim.metadata.entity_configs import Entity
 from kafka_wire.record_batch import build_batch
 from tests.clients.clients import HERE, built, run_tool
+from tests.clients.driver import eventually
 from tests.support.real_kafka import classpath, java_program, java_tool, need_tool
 
 pytestmark = [pytest.mark.clients]  # may have to fetch Kafka first
@@ -93,8 +94,11 @@ def test_a_member_accepts_releases_and_rejects(member: Callable[[], list[str]], 
             *(f"bad-{index} 1 reject" for index in range(2)),
         }
         assert sorted(line for line in told if line.count(" ") == 2) == sorted(expected)
-        live = kafka.run(lambda cluster: [one.key.partition for one in cluster.coordinators.shares.loaded()])
-        assert live == [], "the last session has ended, and nothing is held for the group"
+        eventually(  # a client that sends no final epoch hangs up, which the broker hears of a moment later
+            "nothing is held for the group, as the last session has ended",
+            lambda: kafka.run(lambda cluster: [one.key.partition for one in cluster.coordinators.shares.loaded()]),
+            lambda live: live == [],
+        )
 
 
 def test_kafka_s_tools_read_show_and_forget_a_share_group() -> None:
