@@ -69,6 +69,7 @@ class AiokafkaTeller:
             bootstrap_servers=self.kafka.bootstrap, group_id=GROUP, client_id=self.host.name, enable_auto_commit=False,
             auto_offset_reset="earliest", isolation_level="read_committed", max_poll_records=_MOST, **self.options,
         )  # fmt: skip
+        _raise_errors_of_offset_fetch(consumer)
         consumer.subscribe([TOPIC], listener=self._listener())
         try:
             await consumer.start()
@@ -187,6 +188,24 @@ class _Producing:
                 raise
 
         self.producer.client.send = send
+
+
+def _raise_errors_of_offset_fetch(consumer: Any) -> None:
+    """Raise the error of a whole OffsetFetch response (version 2 and up) in the client's ``send``, where the library finds the
+    coordinator again and retries. aiokafka 0.14 reads the errors of partitions alone, so that ``committed()`` returns None while
+    a coordinator moves: the teller would begin at offset 0 and carry out orders for a second time."""
+    from aiokafka.errors import for_code
+    from aiokafka.protocol.commit import OffsetFetchResponse_v2, OffsetFetchResponse_v3
+
+    real = consumer._client.send
+
+    async def send(*args: Any, **options: Any) -> Any:
+        response = await real(*args, **options)
+        if isinstance(response, (OffsetFetchResponse_v2, OffsetFetchResponse_v3)) and response.error_code:
+            raise for_code(response.error_code)()
+        return response
+
+    consumer._client.send = send
 
 
 async def _stop(stop: Callable[[], Coroutine[Any, Any, None]]) -> None:
