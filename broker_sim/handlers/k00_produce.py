@@ -462,11 +462,11 @@ class _Delayed:
     def _look(self) -> None:
         still: list[tuple[Partition, int, PartitionProduceResponse]] = []
         for partition, end, answer in self.waiting:
-            if partition.leader != self.ctx.broker.node_id:
-                error = Err.UNKNOWN_TOPIC_OR_PARTITION if partition.deleted else Err.NOT_LEADER_OR_FOLLOWER
-                _fail(answer, error)
-            elif partition.high_watermark < end:
+            error = partition.outcome(end, self.ctx.broker.node_id)
+            if error is None:
                 still.append((partition, end, answer))
+            elif error is not Err.NONE:
+                _fail(answer, error)
             elif len(partition.isr) < self.ctx.broker.state.min_isr(partition):
                 _fail(answer, Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         self.waiting = still

@@ -176,10 +176,11 @@ class _Uncommitted:
     def _still(self) -> Iterator[tuple[Partition, int, WritableTxnMarkerPartitionResult]]:
         for uncommitted in self.waiting:
             partition, offset, row = uncommitted
-            if partition.leader != self.ctx.broker.node_id:
-                row.error_code = Err.UNKNOWN_TOPIC_OR_PARTITION if partition.deleted else Err.NOT_LEADER_OR_FOLLOWER
-            elif partition.high_watermark <= offset:
+            error = partition.outcome(offset + 1, self.ctx.broker.node_id)
+            if error is None:
                 yield uncommitted
+            else:
+                row.error_code = error
 
     def _timed_out(self) -> None:
         for _, _, row in self.waiting:

@@ -275,25 +275,27 @@ class Partition:
         """The opposite; unknown waiters are ignored."""
         self._waiters.pop(waiter, None)
 
-    def when_committed(self, end: int, then: Callable[[Err], object]) -> None:
-        """Call ``then`` once, at the next change that settles it: with NONE if the high watermark has reached ``end``,
+    def outcome(self, end: int, leader: int) -> Err | None:
+        """What became of records below ``end`` that ``leader`` appended: NONE if the high watermark has reached ``end``,
         NOT_LEADER_OR_FOLLOWER if the partition has another leader before, which may not have the records and append others in
-        their place, UNKNOWN_TOPIC_OR_PARTITION if it was deleted. Source: DelayedProduce, Partition.checkEnoughReplicasReachOffset."""
+        their place, UNKNOWN_TOPIC_OR_PARTITION if it was deleted; None while neither is so. Source: DelayedProduce,
+        Partition.checkEnoughReplicasReachOffset."""
+        if self.leader != leader:
+            return Err.UNKNOWN_TOPIC_OR_PARTITION if self.deleted else Err.NOT_LEADER_OR_FOLLOWER
+        return Err.NONE if self.high_watermark >= end else None
+
+    def when_committed(self, end: int, then: Callable[[Err], object]) -> None:
+        """Call ``then`` once with the `outcome`: now, or at the change that decides it."""
         leader = self.leader
 
         def look() -> None:
-            if self.deleted:
-                error = Err.UNKNOWN_TOPIC_OR_PARTITION
-            elif self.leader != leader:
-                error = Err.NOT_LEADER_OR_FOLLOWER
-            elif self.high_watermark >= end:
-                error = Err.NONE
-            else:
-                return
-            self.remove_waiter(look)
-            then(error)
+            error = self.outcome(end, leader)
+            if error is not None:
+                self.remove_waiter(look)
+                then(error)
 
         self.add_waiter(look)
+        look()
 
     def wake(self) -> None:
         """Call every waiter after another change than an append."""

@@ -113,31 +113,27 @@ class DeadLetters:
         copies = self._own(letters.group_id, _COPIES) == "true"
         if target.leader < 0:
             error = Err.UNKNOWN_TOPIC_OR_PARTITION if target.deleted else Err.LEADER_NOT_AVAILABLE
-            self._failed(letters, target, sent, attempt, error.name, error.name)
+            self._failed(letters, target, sent, attempt, error.name)
             return
         try:
             batch = record_batch.encode_batch(list(_records(letters, now_ms, copies=copies)))
             target.append(batch, now_ms=now_ms)
         except StorageError as failure:
-            self._failed(letters, target, sent, attempt, str(failure), type(failure).__name__)
+            self._failed(letters, target, sent, attempt, type(failure).__name__, str(failure))
             return
 
         def settled(error: Err) -> None:
             if error is Err.NONE:
                 sent(target.name, "")
             else:
-                self._failed(letters, target, sent, attempt, error.name, error.name)
+                self._failed(letters, target, sent, attempt, error.name)
 
-        end = target.log.log_end_offset
-        if target.high_watermark >= end:
-            settled(Err.NONE)
-        else:
-            target.when_committed(end, settled)
+        target.when_committed(target.log.log_end_offset, settled)
 
-    def _failed(self, letters: Letters, target: Partition, sent: Sent, attempt: int, why: str, kind: str) -> None:
+    def _failed(self, letters: Letters, target: Partition, sent: Sent, attempt: int, kind: str, message: str = "") -> None:
         """Try again, or give up."""
         if attempt == _ATTEMPTS:
-            log.error("failed to write to DLQ %s, proceeding to ARCHIVED regardless: %s", target.name, why)
+            log.error("failed to write to DLQ %s, proceeding to ARCHIVED regardless: %s", target.name, message or kind)
             sent("", f"{target.name}: {kind}")
             return
         wire = self._state.clock.wire
