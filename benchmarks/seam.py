@@ -24,7 +24,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from benchmarks.compare import BROKER_CORE
@@ -185,11 +185,11 @@ class _Broker:
         own: dict[str, Any] = {"__slots__": ()}
         own.update({name: getattr(topics.Partition, name) for name in ("append", "append_records")})
         offsets.__class__ = type("Partition", (Partition,), own)
-        broker.runtime = coordinator(state, chance=Chance.seeded(1))
-        broker.runtime.start()
+        coordinators: Any = SimpleNamespace(groups=coordinator(state, chance=Chance.seeded(1)))
+        coordinators.groups.start()
         routes = Routes(state.as_version)
         routes[_COMMIT_CODE].fast = commits.FAST[VERSION]
-        self._server: Any = BrokerServer(broker, clock, routes)
+        self._server: Any = BrokerServer(broker, coordinators, clock, routes)
         self._server.call_soon = lambda *_: None  # the turn is ended by hand
         self._transport = _Transport()
         self._connection = connections.Connection(self._server, self._server.listeners[0])

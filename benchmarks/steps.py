@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from broker_sim.api.coordinators import Coordinators
 from broker_sim.common.chance import Chance
 from broker_sim.common.clock import RealClock
 from broker_sim.config.settings import BrokerConfig
@@ -30,6 +29,7 @@ from broker_sim.metadata.cluster_state import ClusterState
 from broker_sim.metadata.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from broker_sim.network.connection import Connection
 from broker_sim.network.server import BrokerServer
+from broker_sim.runtime.coordinators import Coordinators
 from kafka_wire.codec import decode, encode
 from kafka_wire.frame import encode_request_header, frame
 from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -94,10 +94,6 @@ _OPTIONS_OF: dict[str, dict[str, object]] = {
         "share.coordinator.state.topic.min.isr": 1,
     }
 }
-
-
-def _unchanged(made: object) -> None:
-    """Coordinators as they are, without faults or a journal."""
 
 
 _ROOMS = (
@@ -167,8 +163,9 @@ class _Bench:
         state.create_topic(_TOPIC, partitions)
         for topic in (OFFSETS_TOPIC, TRANSACTION_TOPIC):
             state.ensure_internal_topic(topic)
-        Coordinators(state, Chance.seeded(1), _unchanged, _unchanged, _unchanged).load()
-        server = BrokerServer(broker, clock, Routes(state.as_version))
+        coordinators = Coordinators(state, Chance.seeded(1))
+        coordinators.load()
+        server = BrokerServer(broker, coordinators, clock, Routes(state.as_version))
         self.state = state
         self.connections: list[tuple[Connection, _Transport]] = []
         for _ in range(connections):

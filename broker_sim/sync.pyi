@@ -2,7 +2,7 @@
 # ruff: noqa
 # fmt: off
 import os
-from broker_sim.api.coordinators import Coordinators
+from broker_sim.runtime.coordinators import Coordinators
 from broker_sim.api.handles.groups import CommitProbe, MemberView
 from broker_sim.api.handles.lag import Lag, Offsets
 from broker_sim.api.handles.logs import OpenTransaction

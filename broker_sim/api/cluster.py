@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from broker_sim.api import cluster_options
 from broker_sim.api.cluster_options import ARGUMENTS, Topics, read_options, topics_of
-from broker_sim.api.coordinators import Coordinators, open_internal_topics
 from broker_sim.api.listeners import Listeners
 from broker_sim.api.observation import Observation
 from broker_sim.api.outages import Outages
@@ -39,6 +38,7 @@ from broker_sim.handlers import Listener, Routes
 from broker_sim.metadata.cluster_state import ClusterState, KafkaError
 from broker_sim.metadata.meta_files import StoreError, lock_directory
 from broker_sim.network.server import BrokerServer, listen
+from broker_sim.runtime.coordinators import Coordinators, open_internal_topics
 from broker_sim.storage import StorageError
 from broker_sim.storage.files import FILES
 
@@ -363,7 +363,7 @@ class Cluster:
             for own in self._listeners.configured
         ]
         for broker in state.brokers.values():
-            self.servers.append(BrokerServer(broker, clock, routes, self._listen, listeners))
+            self.servers.append(BrokerServer(broker, self._coordinators, clock, routes, self._listen, listeners))
         self._coordinators.load()
 
     @property

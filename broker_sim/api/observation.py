@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from broker_sim.api.coordinators import Coordinators
     from broker_sim.common.chance import Chance
     from broker_sim.faults.conditions import CoordinatorsOf, PartitionFaults
     from broker_sim.faults.order import Order
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import ClusterState, Partition
     from broker_sim.metadata.topics import LostRecords
     from broker_sim.network.server import BrokerServer
+    from broker_sim.runtime.coordinators import Coordinators
     from broker_sim.runtime.group_coordinator import GroupCoordinator
     from broker_sim.runtime.share_partitions import SharePartitions
     from broker_sim.runtime.transaction_coordinator import TransactionCoordinator

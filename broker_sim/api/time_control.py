@@ -26,8 +26,8 @@ from broker_sim.common.clock import Clock, ManualClock, ScaledClock
 from broker_sim.common.text import UsageError, duration_ms, duration_text
 
 if TYPE_CHECKING:
-    from broker_sim.api.coordinators import Coordinators
     from broker_sim.journal import Journal
+    from broker_sim.runtime.coordinators import Coordinators
     from broker_sim.runtime.session_keepalive import AwaitedRequest, SessionKeepAlive
 
 __all__ = ["WAIT", "Livelock", "TimeControl"]

@@ -21,11 +21,11 @@ It answers in one of five ways, and exactly once:
 
 Batches. One iteration of the event loop reads many frames from many connections. Work that is cheaper in bulk, the append of
 many OffsetCommits to one offsets partition, is collected during the iteration and done at its end by
-``broker.runtime.flush_batches()``:
+``coordinators.groups.flush_batches()``:
 
 * After DEFERRED a connection continues with its following frames *of the same API* only. Before a frame of another API
   is handled the batches are flushed, so no later request of the connection overtakes the commit.
-* At the end of the iteration, at the latest in the next one, the server calls ``runtime.flush_batches()`` once,
+* At the end of the iteration, at the latest in the next one, the server calls ``flush_batches()`` once,
   then writes each connection's replies in request order with one write.
 * ``flush_batches()`` is synchronous and may be called at any time, also without open batches.
 * A reply that does not come out of ``flush_batches()`` leaves its request pending as in 2, and those deferred behind it
@@ -58,15 +58,15 @@ shared batches are off. Without a tap it costs one check per read.
 from __future__ import annotations
 
 import asyncio
-import enum
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_sim.common.slices import Job
 from broker_sim.coordinator.client import Client
+from broker_sim.runtime.asking import DEFERRED, Deferred
 from kafka_wire.codec import EncodeError
 from kafka_wire.remembered import remembered
 
@@ -75,13 +75,12 @@ if TYPE_CHECKING:
     from broker_sim.common.clock import Timer
     from broker_sim.handlers import Listener, LookUp, Route, Routes
     from broker_sim.metadata.cluster_state import Broker
+    from broker_sim.runtime.coordinators import Coordinators
 
 __all__ = [
-    "DEFERRED",
     "LARGE",
     "Accepted",
     "ConnectionLike",
-    "Deferred",
     "FastHandler",
     "InterceptedContext",
     "Later",
@@ -96,15 +95,6 @@ LARGE = 65_536
 
 _GONE: list[bytes] = []
 """The reply of a request whose connection is lost."""
-
-
-class Deferred(enum.Enum):
-    """The type of ``DEFERRED``, which handlers return for deferred requests."""
-
-    DEFERRED = "deferred"
-
-
-DEFERRED: Final = Deferred.DEFERRED
 
 
 class Accepted(Protocol):
@@ -132,6 +122,8 @@ class Accepted(Protocol):
 
 class ConnectionLike(Accepted, Protocol):
     """What handlers may know of a connection."""
+
+    coordinators: Coordinators
 
     scratch: object | None
     """For the fast path of OffsetCommit: the layouts that have come on this connection; None at first."""
@@ -188,6 +180,7 @@ class Owner(Protocol):
     """For the server: what a connection belongs to."""
 
     broker: Broker
+    coordinators: Coordinators
     routes: Routes
     max_request_bytes: int
     tick: int
@@ -234,6 +227,7 @@ class RequestContext:
         "broker",
         "client_id",
         "connection",
+        "coordinators",
         "correlation_id",
         "frames",
         "long",
@@ -241,6 +235,9 @@ class RequestContext:
         "request",
         "route",
     )
+
+    request_id = 0
+    """The tap's number for it; 0 without a tap."""
 
     def __init__(
         self, connection: ConnectionLike, route: Route, correlation_id: int, client: Client | None = None
@@ -250,6 +247,8 @@ class RequestContext:
         self.correlation_id = correlation_id
         self.broker = connection.broker
         """The broker that was asked."""
+        self.coordinators = connection.coordinators
+        """The coordinators of its cluster."""
         self.api_version = route.api_version
         self.client_id: str | None = connection.client_id
         self.frames: list[bytes] | None = None
@@ -266,6 +265,11 @@ class RequestContext:
     @property
     def api_key(self) -> int:
         return self.route.api_key
+
+    @property
+    def name(self) -> str:
+        """The name of its API."""
+        return self.route.name
 
     @property
     def client_host(self) -> str:
@@ -345,7 +349,7 @@ class RequestContext:
             next(job)
         except StopIteration as done:
             if done.value is DEFERRED:
-                self.broker.runtime.flush_batches()
+                self.coordinators.groups.flush_batches()
             elif done.value is not None:
                 self.reply(done.value)
         except Exception:

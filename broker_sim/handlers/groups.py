@@ -34,7 +34,7 @@ def behind_timers(handle: Callable[[C, Q], R]) -> Callable[[C, Q], R | None]:
 
 def waits_for_timers(ctx: RequestContext, request: object) -> bool:
     """Whether timers are overdue; if so, ``request`` comes to its handler again when they have fired."""
-    timers = ctx.broker.runtime.timers
+    timers = ctx.coordinators.groups.timers
     if not timers.overdue():
         return False
     timers.then(lambda: ctx.connection.run_handler(ctx, request))
@@ -95,7 +95,7 @@ def find_shard(ctx: RequestContext | ConnectionLike, group_id: str, *, empty_id_
     """The shard that coordinates the group on this broker, or the error that every group API returns first."""
     if group_id == "" and not empty_id_is_legal:
         return Err.INVALID_GROUP_ID
-    shard: Shard | Err = ctx.broker.runtime.locate(ctx.broker, group_id)
+    shard: Shard | Err = ctx.coordinators.groups.locate(ctx.broker, group_id)
     return shard
 
 
@@ -132,7 +132,7 @@ def repeatable(ctx: RequestContext, shard: Shard, request: _MemberHeartbeat) -> 
         ):
             group = before[0]
             if isinstance(group, EpochGroup) and group.repeats(request.member_id):
-                ctx.repeats = partial(ctx.broker.runtime.unchanged, shard, request.group_id, request.member_id)
+                ctx.repeats = partial(ctx.coordinators.groups.unchanged, shard, request.group_id, request.member_id)
         return answer
 
     return response
@@ -172,7 +172,7 @@ def describe_all(
         group = (yield from described) if isinstance(described, Generator) else described
         ctx.long = ctx.long or _names(group) > _MANY_NAMES
         if request.include_authorized_operations and group.error_code == Err.NONE:
-            group.authorized_operations = ctx.broker.runtime.settings.policy.group_operations
+            group.authorized_operations = ctx.coordinators.groups.settings.policy.group_operations
         groups.append(group)
     return groups
 

@@ -97,7 +97,7 @@ class _Verification:
 
     def put(self) -> None:
         transactional_id, producer_id, epoch = self.writer
-        coordinators = self.ctx.broker.transactions
+        coordinators = self.ctx.coordinators.transactions
         shard = coordinators.leading(transactional_id)
         if isinstance(shard, Err):
             self._answered(dict.fromkeys(self.places, shard))

@@ -116,7 +116,7 @@ def _answer(
     try:
         debugging = request.replica_id == DEBUGGING_CONSUMER
         partition = leader_partition(
-            state, ctx.broker.node_id, topic, index, requested.current_leader_epoch, replica=debugging
+            state.partition(topic, index), ctx.broker.node_id, requested.current_leader_epoch, replica=debugging
         )
         if ctx.api_version == 0:
             if requested.max_num_offsets < 0:

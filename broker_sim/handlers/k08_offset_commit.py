@@ -18,10 +18,11 @@ from broker_sim.coordinator.outcome import CommitOffsets, Offset
 from broker_sim.coordinator.records import OffsetRecord
 from broker_sim.coordinator.records import encode as encode_record
 from broker_sim.handlers.commit_order import in_map_order
-from broker_sim.handlers.context import DEFERRED, LARGE, ConnectionLike, Deferred, FastHandler, RequestContext
+from broker_sim.handlers.context import LARGE, ConnectionLike, FastHandler, RequestContext
 from broker_sim.handlers.groups import find_shard, merged, waits_for_timers
 from broker_sim.handlers.traits import ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import ClusterState
+from broker_sim.runtime.asking import DEFERRED, Deferred, Replying
 from broker_sim.runtime.commit_batching import CHUNK_BYTES, VALUE_VERSION, BatchedCommit, CommitLayout
 from broker_sim.runtime.group_coordinator import GroupShardContext
 from kafka_wire.api_keys import ApiKey
@@ -64,7 +65,7 @@ def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitRes
 def _commit(
     ctx: RequestContext, request: OffsetCommitRequest
 ) -> Generator[None, None, OffsetCommitResponse | Deferred | None]:
-    runtime, topics = ctx.broker.runtime, ctx.broker.state.topics
+    runtime, topics = ctx.coordinators.groups, ctx.broker.state.topics
     now_ms = runtime.clock.now_ms()
     max_metadata = runtime.max_metadata_chars
     # the end of the longest retention lies in the past (OffsetMetadataManager.commitOffset)
@@ -291,7 +292,7 @@ class _Known:
         ]
         self.layout = CommitLayout(_command(request, version, offsets))
 
-    def answer(self, connection: ConnectionLike, reply: list[bytes], correlation_id: bytes, error: Answer) -> None:
+    def answer(self, connection: Replying, reply: list[bytes], correlation_id: bytes, error: Answer) -> None:
         """Fill in a reply that was late."""
         before, behind = self.good if error is Err.NONE else _pieces(self.request, self._version, error)
         reply += (before, correlation_id, behind)
@@ -339,8 +340,7 @@ def _with_offsets(request: OffsetCommitRequest, value: int, version: int) -> Off
 def _learn(connection: ConnectionLike, shapes: _Shapes, body: bytes, version: int) -> None:
     """Remember the layout of a commit that nothing but its group could refuse."""
     shapes.learned += 1
-    broker = connection.broker
-    runtime, state = broker.runtime, broker.state
+    runtime, state = connection.coordinators.groups, connection.broker.state
     policy = runtime.settings.policy
     request = decode(OffsetCommitRequest, version, body)
     plain = encode(request, version) == body
@@ -382,14 +382,13 @@ def _fast(version: int) -> FastHandler:
         known = shapes.get(len(frame) - body << 4 | version)
         if known is not None:
             pieces = known.unpack(frame, body)
-            broker = connection.broker
-            if pieces[::2] == known.constants and broker.state.version == known.state_version:
+            if pieces[::2] == known.constants and connection.broker.state.version == known.state_version:
                 context = known.context
                 if not context.partition.high_watermark_frozen and context.partition.append_interceptor is None:
                     shapes.used += 1
                     reply = connection.reserve_reply()
                     commit = BatchedCommit(known.layout, pieces[1::2], reply, frame[8:12], known, connection)
-                    broker.runtime.queue_commit(context, commit)
+                    connection.coordinators.groups.queue_commit(context, commit)
                     return DEFERRED
         if len(frame) < LARGE and shapes.learned <= _SHAPES + shapes.used // _SHAPES:
             _learn(connection, shapes, frame[body:], version)

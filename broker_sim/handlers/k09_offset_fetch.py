@@ -64,7 +64,7 @@ def handle(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchRespo
             ctx.reply_made(_answer(ctx, ctx.api_version, request, refused))
 
     for group_id, shard in list(waiting.items()):
-        ctx.broker.runtime.ask(shard, ctx, StableFetch(group_id), partial(answered, group_id))
+        ctx.coordinators.groups.ask(shard, ctx, StableFetch(group_id), partial(answered, group_id))
     return None
 
 
@@ -111,7 +111,7 @@ def _answer(
     if version == 0:
         return (yield from _one_group(_legacy(ctx, request), Err.NONE, pace))
     if version >= 8:
-        if not request.groups and ctx.broker.runtime.settings.policy.answers_partitions_once:
+        if not request.groups and ctx.coordinators.groups.settings.policy.answers_partitions_once:
             return None  # Kafka 3.x waits for the last of no groups: such a request is never answered
         if ctx.broker.state.config.release < GROUPS_EACH:
             request, fallen = _each_group_once(request)
@@ -136,7 +136,7 @@ def _answer(
     if isinstance(shard, Err):
         if version >= 2:
             return OffsetFetchResponse(error_code=shard)
-        if ctx.broker.runtime.settings.policy.answers_partitions_once:
+        if ctx.coordinators.groups.settings.policy.answers_partitions_once:
             # from 3.5 on v1, which has errors at partitions alone, gets none
             requested = _each_once(requested or []) if ctx.broker.state.config.release < GROUPS_EACH else []
         error = shard
@@ -246,7 +246,7 @@ def _shown(
 
 def _legacy(ctx: RequestContext, request: OffsetFetchRequest) -> _Rows:
     """What OffsetCommit v0 stored; a partition without an offset has the error UNKNOWN_TOPIC_OR_PARTITION, as ZooKeeper's had."""
-    store: dict[tuple[str, str, int], Offset] = ctx.broker.runtime.legacy_offsets
+    store: dict[tuple[str, str, int], Offset] = ctx.coordinators.groups.legacy_offsets
     for topic in request.topics or []:
         offsets = ((i, store.get((request.group_id, topic.name, i))) for i in topic.partition_indexes)
         yield topic.name, ((i, o, Err.NONE if o else Err.UNKNOWN_TOPIC_OR_PARTITION) for i, o in offsets)

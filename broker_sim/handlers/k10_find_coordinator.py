@@ -64,11 +64,13 @@ def _find_all(ctx: RequestContext, request: FindCoordinatorRequest) -> Generator
 def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
     error, key_in_log = Err.NONE, key
     release = ctx.broker.state.config.release
-    coordinators: CoordinatorRuntime[Any] = ctx.broker.transactions if key_type == TRANSACTION else ctx.broker.runtime
+    coordinators: CoordinatorRuntime[Any] = (
+        ctx.coordinators.transactions if key_type == TRANSACTION else ctx.coordinators.groups
+    )
     if key_type == SHARE and ctx.api_version >= 6 and release < (4, 0):
         error = Err.COORDINATOR_NOT_AVAILABLE  # 3.9 knows of share groups, and has no coordinator for them
     elif key_type == SHARE and ctx.api_version >= 6 and (release >= (4, 1) or ctx.broker.state.config.has_share_groups):
-        coordinators = ctx.broker.share_states
+        coordinators = ctx.coordinators.share_states
         share_key = _share_key(key, release)
         if share_key is None:
             error = Err.INVALID_REQUEST

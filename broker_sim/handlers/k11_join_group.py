@@ -25,17 +25,17 @@ def handle(ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse 
         return None
     shard = _coordinator(ctx, request)
     if isinstance(shard, Err):
-        named = shard not in _MISDIRECTED or ctx.broker.runtime.settings.policy.misdirected_join_names_member
+        named = shard not in _MISDIRECTED or ctx.coordinators.groups.settings.policy.misdirected_join_names_member
         return join_error(ctx.api_version, shard, request.member_id if named else "")
     if len(request.protocols) > 1 and len({protocol.name for protocol in request.protocols}) < len(request.protocols):
         _warn_of_double(ctx, request.group_id, [protocol.name for protocol in request.protocols])
-    ctx.broker.runtime.submit(shard, ctx, request)
+    ctx.coordinators.groups.submit(shard, ctx, request)
     return None
 
 
 def _coordinator(ctx: RequestContext, request: JoinGroupRequest) -> Shard | Err:
     """The shard that coordinates the group, or the error of the coordinator check or of a session timeout out of range."""
-    settings = ctx.broker.runtime.settings
+    settings = ctx.coordinators.groups.settings
     shard = find_shard(ctx, request.group_id)
     in_range = settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms
     if not in_range and (not isinstance(shard, Err) or (settings.policy.name == "java" and request.group_id != "")):
@@ -60,7 +60,7 @@ def _warn_of_double(ctx: RequestContext, group_id: str, names: list[str]) -> Non
 
 def _prepare(ctx: RequestContext, request: JoinGroupRequest) -> Again | None:
     """For a member; the settings that its session timeout was compared with stay what they are."""
-    shard, runtime = _coordinator(ctx, request), ctx.broker.runtime
+    shard, runtime = _coordinator(ctx, request), ctx.coordinators.groups
     if isinstance(shard, Err) or not request.member_id:
         return None
     return Again(lambda ctx, generation: runtime.step_for(shard, ctx, request, ctx.reply))

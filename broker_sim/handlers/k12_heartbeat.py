@@ -27,7 +27,7 @@ def handle(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse 
 def _ask(
     ctx: RequestContext, shard: Shard, group_id: str, generation: int, member_id: str, instance_id: str | None
 ) -> None:
-    runtime = ctx.broker.runtime
+    runtime = ctx.coordinators.groups
 
     def answered(error: Err) -> None:
         if error in ACCEPTED_HEARTBEAT:
@@ -38,7 +38,7 @@ def _ask(
 
 
 def _prepare(ctx: RequestContext, request: HeartbeatRequest) -> Again | None:
-    shard, runtime = find_shard(ctx, request.group_id), ctx.broker.runtime
+    shard, runtime = find_shard(ctx, request.group_id), ctx.coordinators.groups
     if isinstance(shard, Err):
         return None
     group_id, member_id, instance_id = request.group_id, request.member_id, request.group_instance_id

@@ -33,7 +33,7 @@ def _leave(ctx: RequestContext, request: LeaveGroupRequest) -> Generator[None, N
     shard = find_shard(ctx, request.group_id)
     batch = ctx.api_version >= 3
     if isinstance(shard, Err):
-        has_top_error = batch or ctx.broker.runtime.settings.policy.old_leave_returns_top_errors
+        has_top_error = batch or ctx.coordinators.groups.settings.policy.old_leave_returns_top_errors
         return LeaveGroupResponse(error_code=shard if has_top_error else Err.UNSUPPORTED_VERSION)
 
     def response(answer: tuple[Err, list[Err]]) -> Generator[None, None, LeaveGroupResponse]:
@@ -48,5 +48,5 @@ def _leave(ctx: RequestContext, request: LeaveGroupRequest) -> Generator[None, N
             results.append(MemberResponse(member.member_id, member.group_instance_id, member_error))
         return LeaveGroupResponse(error_code=error, members=results)
 
-    ctx.broker.runtime.submit(shard, ctx, LeaveGroup(request.group_id, leavers), response)
+    ctx.coordinators.groups.submit(shard, ctx, LeaveGroup(request.group_id, leavers), response)
     return None

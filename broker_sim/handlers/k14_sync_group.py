@@ -17,9 +17,9 @@ def handle(ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse 
     shard = _coordinator(ctx, request)
     if isinstance(shard, Err):
         if shard is Err.COORDINATOR_LOAD_IN_PROGRESS:
-            shard = ctx.broker.runtime.settings.policy.sync_while_loading
+            shard = ctx.coordinators.groups.settings.policy.sync_while_loading
         return sync_error(shard)
-    ctx.broker.runtime.submit(shard, ctx, request)
+    ctx.coordinators.groups.submit(shard, ctx, request)
     return None
 
 
@@ -31,7 +31,7 @@ def _coordinator(ctx: RequestContext, request: SyncGroupRequest) -> Shard | Err:
 
 
 def _prepare(ctx: RequestContext, request: SyncGroupRequest) -> Again | None:
-    shard, runtime = _coordinator(ctx, request), ctx.broker.runtime
+    shard, runtime = _coordinator(ctx, request), ctx.coordinators.groups
     if isinstance(shard, Err):
         return None
     group_id, member_id, instance_id = request.group_id, request.member_id, request.group_instance_id

@@ -42,7 +42,7 @@ def _describe_all(ctx: RequestContext, request: DescribeGroupsRequest) -> Genera
     if request.include_authorized_operations:
         for group in groups:
             if group.error_code == Err.NONE:
-                group.authorized_operations = ctx.broker.runtime.settings.policy.group_operations
+                group.authorized_operations = ctx.coordinators.groups.settings.policy.group_operations
     return DescribeGroupsResponse(groups=groups)
 
 

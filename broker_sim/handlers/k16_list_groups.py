@@ -25,7 +25,7 @@ def handle(ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsRespons
 def _list_all(ctx: RequestContext, request: ListGroupsRequest) -> Generator[None, None, ListGroupsResponse]:
     groups: list[ListedGroup] = []
     error = Err.NONE
-    runtime = ctx.broker.runtime
+    runtime = ctx.coordinators.groups
     filters = queries.filters_of(runtime.settings.policy, request.states_filter, request.types_filter)
     pace = Pace(_PIECE)
     for shard in list(runtime.shards(ctx.broker)):

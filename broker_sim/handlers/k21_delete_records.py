@@ -51,7 +51,7 @@ def _delete(ctx: RequestContext, topic: str, requested: DeleteRecordsPartition) 
     try:
         if state.partition(topic, index) is not None and topic in INTERNAL_TOPICS:
             raise KafkaError(Err.INVALID_TOPIC_EXCEPTION)
-        partition = leader_partition(state, ctx.broker.node_id, topic, index)
+        partition = leader_partition(state.partition(topic, index), ctx.broker.node_id)
         if not partition.log.config.deletes:
             raise KafkaError(Err.POLICY_VIOLATION)
         offset = partition.high_watermark if requested.offset == HIGH_WATERMARK else requested.offset

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from broker_sim.coordinator.transaction.commands import Granted, InitProducerId
 from broker_sim.handlers import fenced
-from broker_sim.handlers.context import Deferred, RequestContext
+from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata.cluster_state import KafkaError
+from broker_sim.runtime.asking import Deferred
 from kafka_wire.errors import Err
 from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -27,7 +28,7 @@ def handle(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerI
             return _refused(Err.COORDINATOR_NOT_AVAILABLE)  # the disk fails: clients ask again
     if request.transactional_id == "":
         return _refused(Err.INVALID_REQUEST)
-    coordinators = ctx.broker.transactions
+    coordinators = ctx.coordinators.transactions
     if not coordinators.settings.allows_timeout(request.transaction_timeout_ms):
         return _refused(Err.INVALID_TRANSACTION_TIMEOUT)  # before it is asked who coordinates the id
     shard = coordinators.locate(ctx.broker, request.transactional_id)

@@ -51,7 +51,7 @@ def _answers(
 def _answer(ctx: RequestContext, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
         partition = leader_partition(
-            ctx.broker.state, ctx.broker.node_id, topic, requested.partition, requested.current_leader_epoch
+            ctx.broker.state.partition(topic, requested.partition), ctx.broker.node_id, requested.current_leader_epoch
         )
     except KafkaError as error:
         return EpochEndOffset(error.error, requested.partition, -1, -1)

@@ -110,7 +110,7 @@ def _add(
     partitions: list[tuple[str, int]],
     done: Callable[[Errors], None],
 ) -> None:
-    coordinators = ctx.broker.transactions
+    coordinators = ctx.coordinators.transactions
     named = transaction.transactional_id != ""
     shard = coordinators.locate(ctx.broker, transaction.transactional_id) if named else Err.INVALID_REQUEST
     if isinstance(shard, Err):

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 
 from broker_sim.coordinator.transaction.commands import AddPartitions
 from broker_sim.handlers import fenced
-from broker_sim.handlers.context import Deferred, RequestContext
+from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC
+from broker_sim.runtime.asking import Deferred
 from broker_sim.storage import partition_for
 from kafka_wire.errors import Err
 from kafka_wire.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -22,7 +23,7 @@ _KNOWS_FENCED = 2
 def handle(ctx: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse | Deferred | None:
     if request.transactional_id == "":
         return AddOffsetsToTxnResponse(0, Err.INVALID_REQUEST)
-    coordinators = ctx.broker.transactions
+    coordinators = ctx.coordinators.transactions
     shard = coordinators.locate(ctx.broker, request.transactional_id)
     if isinstance(shard, Err):
         return AddOffsetsToTxnResponse(0, shard)

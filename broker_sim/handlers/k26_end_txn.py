@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from broker_sim.coordinator.transaction.commands import EndTransaction, Granted
 from broker_sim.handlers import fenced
-from broker_sim.handlers.context import Deferred, RequestContext
+from broker_sim.handlers.context import RequestContext
+from broker_sim.runtime.asking import Deferred
 from kafka_wire.errors import Err
 from kafka_wire.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 
@@ -18,7 +19,7 @@ _BUMPS = 5
 def handle(ctx: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Deferred | None:
     if request.transactional_id == "":
         return EndTxnResponse(0, Err.INVALID_REQUEST)
-    coordinators = ctx.broker.transactions
+    coordinators = ctx.coordinators.transactions
     shard = coordinators.locate(ctx.broker, request.transactional_id)
     if isinstance(shard, Err):
         return EndTxnResponse(0, shard)

@@ -113,7 +113,7 @@ def _response(
 def _write(ctx: RequestContext, marker: WritableTxnMarker, topic: str, index: int) -> tuple[Partition, int]:
     """Append a marker; where, and its offset. Raises KafkaError, StorageError, _NoRecordError."""
     state = ctx.broker.state
-    partition = leader_partition(state, ctx.broker.node_id, topic, index)
+    partition = leader_partition(state.partition(topic, index), ctx.broker.node_id)
     if -1 in (marker.producer_id, marker.producer_epoch):
         raise _NoRecordError
     if len(partition.isr) < state.min_isr(partition):

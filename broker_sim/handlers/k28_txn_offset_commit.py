@@ -13,12 +13,13 @@ from collections.abc import Generator, Mapping
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator.outcome import BatchProducer, CommitOffsets, Offset
 from broker_sim.handlers.commit_order import in_map_order
-from broker_sim.handlers.context import Deferred, RequestContext
+from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import find_shard, merged
 from broker_sim.handlers.in_transaction import ABORTABLE, ADDS, OLD, Place, ask
 from broker_sim.handlers.k08_offset_commit import as_a_map, utf16_length
 from broker_sim.handlers.traits import ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC
+from broker_sim.runtime.asking import Deferred
 from kafka_wire.errors import NO_ERROR, Err
 from kafka_wire.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -58,7 +59,7 @@ def _commit(
     ctx: RequestContext, request: TxnOffsetCommitRequest
 ) -> Generator[None, None, TxnOffsetCommitResponse | Deferred | None]:
     errors: _Errors = {}
-    policy = ctx.broker.runtime.settings.policy
+    policy = ctx.coordinators.groups.settings.policy
     requested = request.topics
     if policy.commits_are_maps:
         request = yield from as_a_map(request, None if policy.missing_are_maps else ctx.broker.state)
@@ -98,7 +99,7 @@ def _sorted_out(
     ctx: RequestContext, request: TxnOffsetCommitRequest, errors: _Errors
 ) -> Generator[None, None, list[tuple[str, int, Offset]]]:
     """What may be committed as far as topics and metadata go; the rest is in ``errors``."""
-    runtime, state, by_id = ctx.broker.runtime, ctx.broker.state, ctx.api_version >= _BY_ID
+    runtime, state, by_id = ctx.coordinators.groups, ctx.broker.state, ctx.api_version >= _BY_ID
     now_ms, most = runtime.clock.now_ms(), runtime.max_metadata_chars
     offsets: list[tuple[str, int, Offset]] = []
     stores_ids = by_id or runtime.settings.policy.commits_by_name_store_topic_ids
@@ -146,7 +147,7 @@ def _submit(
     )
     topics = ctx.broker.state.topics_by_id
     names = {topic.topic_id: topics[topic.topic_id].name for topic in request.topics if topic.topic_id in topics}
-    ctx.broker.runtime.submit(shard, ctx, command, lambda error: _response(request, errors, error, names))
+    ctx.coordinators.groups.submit(shard, ctx, command, lambda error: _response(request, errors, error, names))
     return None
 
 

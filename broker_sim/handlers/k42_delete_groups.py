@@ -47,5 +47,5 @@ def _delete_all(
         if isinstance(shard, Err):
             done(result, shard)
         else:
-            ctx.broker.runtime.ask(shard, ctx, DeleteGroup(result.group_id), partial(done, result))
+            ctx.coordinators.groups.ask(shard, ctx, DeleteGroup(result.group_id), partial(done, result))
     return None

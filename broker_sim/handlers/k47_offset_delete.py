@@ -30,7 +30,7 @@ def handle(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteRes
 
 
 def _delete(ctx: RequestContext, request: OffsetDeleteRequest) -> Generator[None, None, OffsetDeleteResponse | None]:
-    state, policy = ctx.broker.state, ctx.broker.runtime.settings.policy
+    state, policy = ctx.broker.state, ctx.coordinators.groups.settings.policy
     wanted: list[tuple[str, int]] = []
     pace = Pace(_PIECE)
     for topic in request.topics:
@@ -65,7 +65,7 @@ def _delete(ctx: RequestContext, request: OffsetDeleteRequest) -> Generator[None
         missing = yield from _missing(request, results, state.topics, pace)
         return OffsetDeleteResponse(topics=merged(missing, [(topic.name, topic) for topic in answered]))
 
-    ctx.broker.runtime.submit(shard, ctx, DeleteOffsets(request.group_id, existing), response)
+    ctx.coordinators.groups.submit(shard, ctx, DeleteOffsets(request.group_id, existing), response)
     return None
 
 

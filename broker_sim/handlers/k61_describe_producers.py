@@ -57,7 +57,7 @@ def _partition(ctx: RequestContext, topic: str, index: int) -> PartitionResponse
     except KafkaError as error:
         return PartitionResponse(index, error.error, error.message)
     try:
-        partition = leader_partition(state, ctx.broker.node_id, topic, index)
+        partition = leader_partition(state.partition(topic, index), ctx.broker.node_id)
     except KafkaError as error:
         return PartitionResponse(
             index, error.error

@@ -39,7 +39,7 @@ def _describe_all(
 def _describe(ctx: RequestContext, transactional_id: str) -> TransactionState:
     if transactional_id == "":
         return TransactionState(Err.INVALID_REQUEST, transactional_id)
-    shard = ctx.broker.transactions.locate(ctx.broker, transactional_id)
+    shard = ctx.coordinators.transactions.locate(ctx.broker, transactional_id)
     if isinstance(shard, Err):
         return TransactionState(shard, transactional_id)
     return queries.describe(shard, transactional_id)

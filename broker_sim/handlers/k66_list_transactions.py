@@ -43,7 +43,7 @@ def _list_all(
             return ListTransactionsResponse(error_code=Err.INVALID_REGULAR_EXPRESSION)
     rows: list[TransactionState] = []
     pace, now_ms = Pace(_PIECE), ctx.broker.state.clock.now_ms()
-    for shard in list(ctx.broker.transactions.shards(ctx.broker)):
+    for shard in list(ctx.coordinators.transactions.shards(ctx.broker)):
         if isinstance(shard, Err):  # one that loads: nothing is listed
             return ListTransactionsResponse(error_code=shard)
         if pace.full(len(shard.transactions)):

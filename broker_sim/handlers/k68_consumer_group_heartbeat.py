@@ -74,19 +74,19 @@ def _handle(
         text = _WORDS if config.release >= _BY_DEFAULT else None
         return ConsumerGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION, error_message=text)
     try:
-        check(request, ctx.api_version, ctx.broker.runtime.settings)
+        check(request, ctx.api_version, ctx.coordinators.groups.settings)
     except Refused as refused:
         return ConsumerGroupHeartbeatResponse(error_code=refused.error, error_message=refused.words)
     shard = find_shard(ctx, request.group_id)
     if isinstance(shard, Err):
         return ConsumerGroupHeartbeatResponse(error_code=shard)
     body = request if expected is None else LongConsumerHeartbeat(request, expected)
-    ctx.broker.runtime.submit(shard, ctx, body, repeatable(ctx, shard, request))
+    ctx.coordinators.groups.submit(shard, ctx, body, repeatable(ctx, shard, request))
     return None
 
 
 def _prepare(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Again | None:
-    shard, runtime, version = find_shard(ctx, request.group_id), ctx.broker.runtime, ctx.api_version
+    shard, runtime, version = find_shard(ctx, request.group_id), ctx.coordinators.groups, ctx.api_version
     if isinstance(shard, Err) or request.member_epoch <= 0:
         return None
     client, group_id, member_id = ctx.client, request.group_id, request.member_id

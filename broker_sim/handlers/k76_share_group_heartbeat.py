@@ -19,7 +19,7 @@ def handle(
     """Whether there are share groups, the request's form, the coordinator check; then the group."""
     if are_off(ctx, request.group_id):
         return ShareGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION)
-    runtime = ctx.broker.runtime
+    runtime = ctx.coordinators.groups
     try:
         check(request, runtime.settings)
     except Refused as refused:

@@ -81,7 +81,7 @@ def _fetch(ctx: RequestContext, request: ShareFetchRequest) -> Generator[None, N
         return ShareFetchResponse(error_code=session)
     if request.share_acquire_mode not in (_ABOUT, _EXACTLY) and _reads_any(ctx, request, session):
         return ShareFetchResponse(error_code=Err.UNKNOWN_SERVER_ERROR)  # ShareAcquireMode.forId knows no other
-    shares = ctx.broker.shares
+    shares = ctx.coordinators.shares
     acknowledging = Acknowledging(ctx, group_id, member, renews=request.is_renew_ack and shares.renews(group_id))
     if any(parts.values()):
         yield from acknowledging.adding(parts)
@@ -100,7 +100,7 @@ def _session(
     ctx: RequestContext, request: ShareFetchRequest, key: SessionKey, parts: Mapping[TopicPartition, Sequence[object]]
 ) -> ShareSession | Err:
     """The session of a request, a new one where it asks for that. ``parts``: the requested partitions."""
-    sessions, epoch = ctx.broker.shares.sessions(ctx.broker), request.share_session_epoch
+    sessions, epoch = ctx.coordinators.shares.sessions(ctx.broker), request.share_session_epoch
     known = ctx.broker.state.topics_by_id
     if epoch == INITIAL_EPOCH:
         if any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions):
@@ -177,7 +177,7 @@ class ShareFetch:
     ) -> None:
         self.ctx, self.request, self.session, self.member = ctx, request, session, member
         self.acknowledging = acknowledging
-        self.policy = ctx.broker.runtime.settings.policy
+        self.policy = ctx.coordinators.groups.settings.policy
         self.errors: dict[TopicPartition, _Got] = {}
         self.lives: list[tuple[TopicPartition, LivePartition]] = []
         self.got: dict[TopicPartition, _Got] | None = None
@@ -194,7 +194,7 @@ class ShareFetch:
         if not existing or (wants_nothing and not self.policy.share_fetch_of_nothing_waits):
             self.got = self.errors
             return
-        shares, broker, group_id = self.ctx.broker.shares, self.ctx.broker, self.session.key.group_id
+        shares, broker, group_id = self.ctx.coordinators.shares, self.ctx.broker, self.session.key.group_id
         failed = 0
         for number, chunk in enumerate(chunked(existing, _PIECE)):
             if number:
@@ -345,7 +345,7 @@ class ShareFetch:
 
     def _acquire_of(self, live: LivePartition, limit: int, left: int, *, is_first: bool) -> _Got:
         """Up to ``limit`` bytes; of the first partition of a read that has any, at least one batch (ReplicaManager.readFromLog)."""
-        shares, share, request = self.ctx.broker.shares, live.share, self.request
+        shares, share, request = self.ctx.coordinators.shares, live.share, self.request
         assert share is not None
         share.limits = shares.limits(live.key.group_id)
         offset = share.fetch_offset()
@@ -369,7 +369,7 @@ class ShareFetch:
             batch_size=request.batch_size,
             max_records=left,
             exactly=request.share_acquire_mode == _EXACTLY,
-            request=getattr(self.ctx, "request_id", 0),
+            request=self.ctx.request_id,
         )
         if live.read_committed and acquired:
             acquired = self._without_aborted(live, acquired, heads, offset, len(data))
@@ -403,7 +403,7 @@ class ShareFetch:
             return acquired
         share = live.share
         assert share is not None
-        self.ctx.broker.shares.write(live, share.archive(ranges))
+        self.ctx.coordinators.shares.write(live, share.archive(ranges))
         return [part for item in acquired for part in _outside(item, ranges)]
 
     # waiting
@@ -449,7 +449,7 @@ class ShareFetch:
 
     def _reply(self, got: dict[TopicPartition, _Got]) -> None:
         if self.request.share_session_epoch == FINAL_EPOCH:
-            self.ctx.broker.shares.end_session(self.ctx.broker, self.session)
+            self.ctx.coordinators.shares.end_session(self.ctx.broker, self.session)
         self.ctx.reply_made(self._response(got))
 
     def _response(self, got: dict[TopicPartition, _Got]) -> Generator[None, None, ShareFetchResponse]:
@@ -494,7 +494,7 @@ class ShareFetch:
                 for at, leader in leaders.items():
                     rows[at].current_leader = LeaderIdAndEpoch(leader.leader, leader.leader_epoch)
         return ShareFetchResponse(
-            acquisition_lock_timeout_ms=self.ctx.broker.shares.lock_ms(session.key.group_id),
+            acquisition_lock_timeout_ms=self.ctx.coordinators.shares.lock_ms(session.key.group_id),
             responses=list(topics.values()),
             node_endpoints=[NodeEndpoint(*node.endpoint(self.ctx.connection.listener)) for node in nodes],
         )

@@ -38,7 +38,7 @@ def _acknowledge(
     member = member_of(ctx, request.group_id, request.member_id)
     if isinstance(member, Err):
         return ShareAcknowledgeResponse(error_code=member)
-    shares = ctx.broker.shares
+    shares = ctx.coordinators.shares
     if request.share_session_epoch == INITIAL_EPOCH:
         return ShareAcknowledgeResponse(error_code=Err.INVALID_SHARE_SESSION_EPOCH)
     session = shares.sessions(ctx.broker).resume(SessionKey(group_id, member), request.share_session_epoch)

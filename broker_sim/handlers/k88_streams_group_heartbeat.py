@@ -52,7 +52,7 @@ def handle(ctx: RequestContext, request: StreamsGroupHeartbeatRequest) -> Stream
 def _heartbeat(
     ctx: RequestContext, request: StreamsGroupHeartbeatRequest
 ) -> Generator[None, None, StreamsGroupHeartbeatResponse | None]:
-    state, runtime = ctx.broker.state, ctx.broker.runtime
+    state, runtime = ctx.broker.state, ctx.coordinators.groups
     if not state.config.has_streams_groups:
         warn_of_group(state.warned_once, log, ctx.client_id, request.group_id, _WORDS)
         return StreamsGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION)
@@ -88,7 +88,7 @@ def _read(
 
 
 def _submit(ctx: RequestContext, body: StreamsHeartbeat, shard: Shard) -> None:
-    runtime, request = ctx.broker.runtime, body.request
+    runtime, request = ctx.coordinators.groups, body.request
     passed_on = repeatable(ctx, shard, request)
 
     def response(answered: Answer) -> StreamsGroupHeartbeatResponse:

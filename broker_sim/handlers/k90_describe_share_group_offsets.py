@@ -96,7 +96,7 @@ def _describe(
             return
         rows = looked_up
     wanted: dict[ShareKey, Partition] = {}
-    missing_first = ctx.broker.runtime.settings.policy.missing_share_topics_come_first
+    missing_first = ctx.coordinators.groups.settings.policy.missing_share_topics_come_first
     answer.topics += missing if missing_first else ()
     for topic_id, (name, partitions) in rows.items():
         topic = Topic(name, topic_id)
@@ -113,7 +113,7 @@ def _describe(
         if not ended(job):
             ctx.broker.state.slices.add(job, ended)
 
-    ctx.broker.share_states.persister.ask([Summarize(key) for key in wanted], answered)
+    ctx.coordinators.share_states.persister.ask([Summarize(key) for key in wanted], answered)
 
 
 Rows = dict[bytes, tuple[str, dict[int, Partition]]]

@@ -35,5 +35,5 @@ def _alter(
     shard = find_shard(ctx, request.group_id)  # it may have moved meanwhile
     if isinstance(shard, Err):
         return AlterShareGroupOffsetsResponse(error_code=shard, error_message=shard.text)
-    ctx.broker.runtime.submit(shard, ctx, body)
+    ctx.coordinators.groups.submit(shard, ctx, body)
     return None

@@ -149,7 +149,7 @@ class Acknowledging:
         self, at: TopicPartition, batches: Sequence[AcknowledgedRange], answer: PartitionAnswer
     ) -> Generator[None, None, None]:
         """Those of one partition: only records that this broker has in flight can be acknowledged, so that nothing is loaded."""
-        shares = self._ctx.broker.shares
+        shares = self._ctx.coordinators.shares
         live = shares.known(self._ctx.broker, self._group_id, at)
         if live is None:
             answer.error, answer.words = Err.UNKNOWN_TOPIC_OR_PARTITION, _NOT_HERE
@@ -173,7 +173,7 @@ class Acknowledging:
         self._waiting += len(moved)
         for live, transition, answer in moved:
             written = partial(self._written, answer)
-            self._ctx.broker.shares.write(live, transition, written, getattr(self._ctx, "request_id", 0))
+            self._ctx.coordinators.shares.write(live, transition, written, self._ctx.request_id)
 
     def _written(self, answer: PartitionAnswer, error: Err) -> None:
         answer.error = error

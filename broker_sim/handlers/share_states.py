@@ -105,12 +105,12 @@ def _ask_all(
             key = ShareKey(request.group_id, topic.topic_id, part.partition)
             requested, answered = command(key, part), partial(put_result, rows, at, part.partition)
             # without share groups there is no share coordinator, and the error has no message (4.1.0)
-            shard = ctx.broker.share_states.locate(ctx.broker, coordinator_key(key))
+            shard = ctx.coordinators.share_states.locate(ctx.broker, coordinator_key(key))
             if isinstance(shard, Err):
                 words = f"Unable to {_DOES[type(requested)]}: {shard.text}" if shard is Err.NOT_COORDINATOR else None
                 answered(failed(requested, shard, words))
             else:
-                ctx.broker.share_states.command(shard, requested, answered)
+                ctx.coordinators.share_states.command(shard, requested, answered)
     done()
 
 

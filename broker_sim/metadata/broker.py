@@ -6,13 +6,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:  # what the layers above hang onto a broker
+if TYPE_CHECKING:
     from broker_sim.handlers.fetch_session import FetchSessions
     from broker_sim.metadata.cluster_state import ClusterState
-    from broker_sim.runtime.group_coordinator import GroupCoordinator
-    from broker_sim.runtime.share_partitions import SharePartitions
-    from broker_sim.runtime.share_state_coordinator import ShareStateCoordinator
-    from broker_sim.runtime.transaction_coordinator import TransactionCoordinator
 
 __all__ = ["Broker", "Endpoint"]
 
@@ -28,7 +24,7 @@ class Endpoint(NamedTuple):
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Broker:
-    """One broker of the cluster, with what the layers above hang onto it."""
+    """One broker of the cluster."""
 
     node_id: int
     endpoints: dict[str, Endpoint]
@@ -39,14 +35,6 @@ class Broker:
     """Whether the controller takes it for alive: it notices later that a broker has stopped."""
     running: bool = True
     """Whether its process runs."""
-    runtime: GroupCoordinator = dataclasses.field(init=False, repr=False)
-    """The group coordinators of the cluster, attached with the server."""
-    transactions: TransactionCoordinator = dataclasses.field(init=False, repr=False)
-    """Its transaction coordinators, attached with the server."""
-    share_states: ShareStateCoordinator = dataclasses.field(init=False, repr=False)
-    """Its share coordinators, attached with the server."""
-    shares: SharePartitions = dataclasses.field(init=False, repr=False)
-    """The share partitions of the partitions that brokers lead, attached with the server."""
     on_closed: list[Callable[[Broker, object], object]] = dataclasses.field(default_factory=list, repr=False)
     """Called when a connection is closed."""
     on_stopped: list[Callable[[Broker], object]] = dataclasses.field(default_factory=list, repr=False)

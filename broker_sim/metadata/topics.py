@@ -26,7 +26,6 @@ from kafka_wire.record_batch import HEADER_BYTES, BatchHeader
 
 if TYPE_CHECKING:
     from broker_sim.config.settings import BrokerConfig
-    from broker_sim.metadata.cluster_state import ClusterState
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
@@ -325,14 +324,14 @@ class Topic:
 
 
 def leader_partition(
-    state: ClusterState, node_id: int, topic: str, index: int, current_leader_epoch: int = -1, *, replica: bool = False
+    partition: Partition | None, node_id: int, current_leader_epoch: int = -1, *, replica: bool = False
 ) -> Partition:
-    """The partition, if broker `node_id` leads it (with `replica`: has a replica of it) in the epoch that the client knows.
+    """The partition, if there is one and broker `node_id` leads it (with `replica`: has a replica of it) in the epoch that the client
+    knows.
 
     Raises UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH (the client's epoch is older) or UNKNOWN_LEADER_EPOCH
     (newer), in the order of Partition.getLocalLog: a replica checks the epoch first.
     """
-    partition = state.partition(topic, index)
     if partition is None:
         raise KafkaError(Err.UNKNOWN_TOPIC_OR_PARTITION)
     error = access_error(partition, node_id, current_leader_epoch, replica)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.refusals import host_of
 from broker_sim.handlers import Listener, Route, UnsupportedRequest
-from broker_sim.handlers.context import DEFERRED, LARGE, InterceptedContext, Later, Owner, RequestContext, Tap
+from broker_sim.handlers.context import LARGE, InterceptedContext, Later, Owner, RequestContext, Tap
 from broker_sim.handlers.error_response import error_response, has_long_text
 from broker_sim.handlers.repeated import Again
 from broker_sim.network.repeated_requests import Template
@@ -31,6 +31,7 @@ from broker_sim.network.reply_queue import ReplyQueue
 from broker_sim.network.reply_writer import WRITE_ALONE
 from broker_sim.network.request_memo import NoMemo, RequestMemo
 from broker_sim.network.waiting_bytes import WaitingBytes
+from broker_sim.runtime.asking import DEFERRED
 from kafka_wire.codec import DecodeError, skip_tagged_fields
 from kafka_wire.errors import Err
 from kafka_wire.wire import LENIENT
@@ -68,6 +69,7 @@ class Connection(asyncio.Protocol):
         "_waiting",
         "broker",
         "client_id",
+        "coordinators",
         "last_active",
         "listener",
         "number",
@@ -78,7 +80,8 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, owner: Owner, listener: Listener) -> None:
         """``listener``: the one of ``owner`` that has accepted it."""
-        self._owner, self.broker, self.listener = owner, owner.broker, listener.name
+        self._owner, self.listener = owner, listener.name
+        self.broker, self.coordinators = owner.broker, owner.coordinators
         self.routes = owner.admission(listener)
         self.client_id: str | None = None
         self.scratch: object | None = None
@@ -393,7 +396,7 @@ class Connection(asyncio.Protocol):
         try:
             response = context.route.handle(context, request)
             if response is DEFERRED:
-                self.broker.runtime.flush_batches()
+                self.coordinators.groups.flush_batches()
             elif response is not None:
                 context.reply(response)
         except Exception:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import Broker
     from broker_sim.network.connection_limits import ConnectionLimits
     from broker_sim.network.tls import TlsProtocol
+    from broker_sim.runtime.coordinators import Coordinators
 
 __all__ = ["BrokerServer", "bind_error", "listen", "listen_on"]
 
@@ -117,13 +118,15 @@ class BrokerServer:
     def __init__(
         self,
         broker: Broker,
+        coordinators: Coordinators,
         clock: Clock,
         routes: Routes,
         bind: Callable[[str, int], socket.socket] = listen,
         listeners: Sequence[Listener] = (Listener("PLAINTEXT"),),
     ) -> None:
         config = broker.state.config
-        self.broker, self.clock, self.routes, self.listeners = broker, clock.wire, routes, listeners
+        self.broker, self.coordinators, self.clock = broker, coordinators, clock.wire
+        self.routes, self.listeners = routes, listeners
         self.max_request_bytes = config.int("socket.request.max.bytes")
         self.tick = 0
         self.refusals = Refusals(log, self.clock.now_ms)
@@ -335,7 +338,7 @@ class BrokerServer:
         if not connections:
             return
         try:
-            self.broker.runtime.flush_batches()
+            self.coordinators.groups.flush_batches()
         except Exception:
             log.exception("flush_batches failed on broker %d", self.broker.node_id)
         for connection in connections:

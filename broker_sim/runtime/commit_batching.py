@@ -34,7 +34,7 @@ from kafka_wire.offsets_log import offset_commit_key, offset_commit_tags, offset
 from kafka_wire.record_batch import RecordBatchError, record_heads, varint
 
 if TYPE_CHECKING:
-    from broker_sim.handlers.context import ConnectionLike
+    from broker_sim.runtime.asking import Replying
     from broker_sim.runtime.group_coordinator import GroupCoordinator, GroupShardContext
 
 __all__ = [
@@ -72,8 +72,8 @@ class CommitResponder(Protocol):
     def good(self) -> tuple[bytes, bytes]:
         """The frame of a reply without errors: the bytes before and after the correlation id."""
 
-    def answer(self, connection: ConnectionLike, reply: list[bytes], correlation_id: bytes, error: Err) -> None:
-        """Fill in ``reply``, which has its place on the connection (``ConnectionLike.reserve_reply``)."""
+    def answer(self, connection: Replying, reply: list[bytes], correlation_id: bytes, error: Err) -> None:
+        """Fill in ``reply``, which has its place on the connection (``reserve_reply``)."""
 
 
 class Validation(NamedTuple):
@@ -187,7 +187,7 @@ class BatchedCommit:
         reply: list[bytes],
         correlation_id: bytes,
         answer: CommitResponder,
-        connection: ConnectionLike,
+        connection: Replying,
     ) -> None:
         self.layout, self.chunks = layout, chunks
         self.reply, self.correlation_id, self.answer, self.connection = reply, correlation_id, answer, connection

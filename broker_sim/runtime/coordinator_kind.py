@@ -11,7 +11,7 @@ from broker_sim.coordinator.shard_loader import ShardLoader
 from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
-    from broker_sim.handlers.context import RequestContext
+    from broker_sim.runtime.asking import Asking
 
 
 class CoordinatorShard(Protocol):
@@ -59,7 +59,7 @@ class ShardObserver(Protocol[Seen]):
     def step(self, shard: Seen, log: str, event: Event, now_ms: int) -> Outcome:
         """Call ``shard.step(event, now_ms)`` and return its outcome."""
 
-    def asked(self, token: int, ctx: RequestContext) -> None:
+    def asked(self, token: int, ctx: Asking) -> None:
         """A request is about to be stepped."""
 
     def answered(self, token: int) -> None:

@@ -38,9 +38,9 @@ from broker_sim.coordinator.outcome import (
     TopicsChanged,
 )
 from broker_sim.coordinator.shard_loader import ShardLoader
-from broker_sim.handlers.context import DEFERRED, Deferred, RequestContext
 from broker_sim.metadata.cluster_state import Broker, ClusterState, Partition
 from broker_sim.runtime.appending import BATCH_RECORDS, append_to
+from broker_sim.runtime.asking import DEFERRED, Asking, Deferred
 from broker_sim.runtime.coordinator_kind import CoordinatorKind, S, ShardObserver
 from broker_sim.runtime.log_reading import feeding, read_slice
 from broker_sim.runtime.shard_context import ShardContext
@@ -75,7 +75,7 @@ class CoordinatorRuntime(Generic[S]):
         self._next_token = 0
         self.observer: ShardObserver[S] | None = None
         """Writes the journal; set by ``observe``."""
-        self.request_hook: Callable[[ShardContext[S], Request, RequestContext], None] | None = None
+        self.request_hook: Callable[[ShardContext[S], Request, Asking], None] | None = None
         """Called with each request of a client in place of the step; it steps the shard now or later."""
         self._timers: KeyedTimers[tuple[int, TimerKey]] = KeyedTimers(self.clock, self._fire)
 
@@ -219,13 +219,13 @@ class CoordinatorRuntime(Generic[S]):
 
     # requests
 
-    def submit(self, shard: S, ctx: RequestContext, body: Any, finish: Finish | None = None) -> Deferred | None:
+    def submit(self, shard: S, ctx: Asking, body: Any, finish: Finish | None = None) -> Deferred | None:
         """Step ``shard`` with a request. ``ctx`` is answered now, at the end of this iteration of the event loop (DEFERRED), or later,
         with ``finish(answer of the shard)``; without ``finish`` with that answer itself."""
         answered = ctx.reply if finish is None else lambda answer: ctx.reply_made(finish(answer))
         return self.step_for(shard, ctx, body, answered)
 
-    def step_for(self, shard: S, ctx: RequestContext, body: Any, answered: Callable[[Any], object]) -> Deferred | None:
+    def step_for(self, shard: S, ctx: Asking, body: Any, answered: Callable[[Any], object]) -> Deferred | None:
         """As :meth:`submit`, but ``answered(answer of the shard)`` answers ``ctx``."""
         token = self.ask(shard, ctx, body, answered)
         if token in self._tokens:
@@ -234,7 +234,7 @@ class CoordinatorRuntime(Generic[S]):
             ctx.on_disconnect(partial(self.drop, token))
         return None
 
-    def ask(self, shard: S, ctx: RequestContext, body: Any, answered: Callable[[Any], object]) -> int:
+    def ask(self, shard: S, ctx: Asking, body: Any, answered: Callable[[Any], object]) -> int:
         """Step ``shard`` with a request of ``ctx``'s client and call ``answered(answer)`` when it is answered. Returns its token."""
         token = self._next_token
         self._next_token = token + 1

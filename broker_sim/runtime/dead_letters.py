@@ -130,7 +130,9 @@ class DeadLetters:
 
         target.when_committed(target.log.log_end_offset, settled)
 
-    def _failed(self, letters: Letters, target: Partition, sent: Sent, attempt: int, kind: str, message: str = "") -> None:
+    def _failed(
+        self, letters: Letters, target: Partition, sent: Sent, attempt: int, kind: str, message: str = ""
+    ) -> None:
         """Try again, or give up."""
         if attempt == _ATTEMPTS:
             log.error("failed to write to DLQ %s, proceeding to ARCHIVED regardless: %s", target.name, message or kind)

@@ -51,7 +51,7 @@ from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartb
 from kafka_wire.remembered import remembered
 
 if TYPE_CHECKING:
-    from broker_sim.handlers.context import RequestContext
+    from broker_sim.runtime.asking import Asking
 
 WHOLE = 64
 """Members that a snapshot shows all of."""
@@ -146,9 +146,9 @@ class GroupObserver:
         if after != before:
             self.journal.write("epochs", log=log, group=group_id, cause=cause, **changes(before, after, WHOLE))
 
-    def asked(self, token: int, ctx: RequestContext) -> None:
+    def asked(self, token: int, ctx: Asking) -> None:
         """A request is about to be stepped."""
-        self.requests[token] = (getattr(ctx, "request_id", 0), ctx.route.name)
+        self.requests[token] = ctx.request_id, ctx.name
 
     def answered(self, token: int) -> None:
         """A request has its answer."""

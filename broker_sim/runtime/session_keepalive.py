@@ -33,7 +33,7 @@ from broker_sim.coordinator.streams.group import StreamsGroup
 from kafka_wire.messages.k11_join_group import JoinGroupRequest
 
 if TYPE_CHECKING:
-    from broker_sim.handlers.context import RequestContext
+    from broker_sim.runtime.asking import Asking
     from broker_sim.runtime.timers import KeyedTimers
 
 __all__ = ["AwaitedRequest", "SessionKeepAlive", "timer_text"]
@@ -87,7 +87,7 @@ class SessionKeepAlive:
 
     # calls of the runtime
 
-    def on_request(self, shard: Shard, body: Any, ctx: RequestContext, step: Callable[[], object]) -> None:
+    def on_request(self, shard: Shard, body: Any, ctx: Asking, step: Callable[[], object]) -> None:
         """Call ``step()`` for a group's request: now, or after the advance for a JoinGroup of a silent member."""
         if self._is_deferred(body, ctx):
             self._deferred.append(partial(self._on_deferred_request, shard, body, ctx, step))
@@ -97,12 +97,12 @@ class SessionKeepAlive:
         if self.after_request is not None:
             self.after_request()
 
-    def _on_deferred_request(self, shard: Shard, body: Any, ctx: RequestContext, step: Callable[[], object]) -> None:
+    def _on_deferred_request(self, shard: Shard, body: Any, ctx: Asking, step: Callable[[], object]) -> None:
         """After the advance: the client may have disconnected meanwhile, or the group's coordinator have moved."""
         if self._is_open(ctx.connection) and any(loaded is shard for _, loaded in self._shards()):
             self.on_request(shard, body, ctx, step)
 
-    def _is_deferred(self, body: Any, ctx: RequestContext) -> bool:
+    def _is_deferred(self, body: Any, ctx: Asking) -> bool:
         """Whether this is a silent member's JoinGroup."""
         if not self._silent or type(body) is not JoinGroupRequest:
             return False

@@ -28,9 +28,9 @@ from broker_sim.journal import Journal
 from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
-    from broker_sim.handlers.context import RequestContext
     from broker_sim.metadata import topics
     from broker_sim.metadata.cluster_state import ClusterState
+    from broker_sim.runtime.asking import Asking
 
 Cause = dict[str, Any]
 
@@ -157,9 +157,9 @@ class TransactionObserver:
 
     # calls of the runtime
 
-    def asked(self, token: int, ctx: RequestContext) -> None:
+    def asked(self, token: int, ctx: Asking) -> None:
         """A request is about to be stepped."""
-        self.requests[token] = getattr(ctx, "request_id", 0), ctx.route.name, ctx.client_id or ""
+        self.requests[token] = ctx.request_id, ctx.name, ctx.client_id or ""
 
     def answered(self, token: int) -> None:
         """A request has its answer."""

@@ -25,6 +25,7 @@ from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, ClusterState
 from broker_sim.network.connection import Connection
 from broker_sim.network.request_memo import RequestMemo
 from broker_sim.network.server import BrokerServer
+from broker_sim.runtime.coordinators import Coordinators
 from broker_sim.runtime.group_coordinator import GroupCoordinator
 from broker_sim.runtime.log_reading import log_batches, records_of
 from broker_sim.storage import KafkaStorageError
@@ -106,9 +107,10 @@ class Side:
         for name, partitions in TOPICS.items():
             self.state.create_topic(name, partitions)
         self.state.ensure_offsets_topic()
-        self.runtime = self.broker.runtime = GroupCoordinator(self.state, chance=Chance.seeded(2))
+        self.coordinators = Coordinators(self.state, Chance.seeded(2))
+        self.runtime = self.coordinators.groups = GroupCoordinator(self.state, chance=Chance.seeded(2))
         self.runtime.start()
-        self.server = BrokerServer(self.broker, self.clock, routes(as_version))
+        self.server = BrokerServer(self.broker, self.coordinators, self.clock, routes(as_version))
         self.wires: list[Wire] = []
         self.connections: list[Connection] = []
         for _ in range(CONNECTIONS):

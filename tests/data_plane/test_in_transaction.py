@@ -23,7 +23,7 @@ class World:
         settings = {"transaction.state.log.num.partitions": 1, **{k.replace("_", "."): v for k, v in config.items()}}
         self.sim = Sim(topics={"t": 2}, config=settings, as_version=as_version)
         self.sim.state.ensure_internal_topic("__transaction_state")
-        self.sim.state.brokers[1].transactions = TransactionCoordinator(self.sim.state)
+        self.sim.coordinators.transactions = TransactionCoordinator(self.sim.state)
         answer = self.sim.call(InitProducerIdRequest(TX, 60_000), 4)
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
 

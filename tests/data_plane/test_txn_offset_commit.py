@@ -30,8 +30,8 @@ class World:
         state = self.sim.state
         state.ensure_internal_topic("__transaction_state")
         self.log = state.ensure_offsets_topic().partitions[0]
-        state.brokers[1].transactions = TransactionCoordinator(state)
-        self.groups = state.brokers[1].runtime = GroupCoordinator(state)
+        self.sim.coordinators.transactions = TransactionCoordinator(state)
+        self.groups = self.sim.coordinators.groups = GroupCoordinator(state)
         answer = self.sim.call(InitProducerIdRequest(TX, 60_000), 4)
         self.producer = answer.producer_id, answer.producer_epoch
 

@@ -140,7 +140,7 @@ class Ledgers:
         return found
 
     def ask(self, key: str, *body: Any) -> FakeContext:
-        ctx = FakeContext(self.sim.state.brokers[1], 0, 0, "c")
+        ctx = FakeContext(self.sim.state.brokers[1], self.sim.coordinators, 0, 0, "c")
         self.runtime.submit(self.shard(key), ctx, body)  # type: ignore[arg-type]
         return ctx
 

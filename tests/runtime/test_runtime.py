@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from broker_sim.common.chance import Chance
-from broker_sim.handlers.context import DEFERRED
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC
+from broker_sim.runtime.asking import DEFERRED
 from broker_sim.runtime.group_coordinator import GroupCoordinator, partition_of
 from broker_sim.runtime.log_reading import log_batches, records_of
 from broker_sim.runtime.timers import KeyedTimers
@@ -42,16 +42,14 @@ class Groups(Sim):
             self.state.create_topic("t", 3)
         if OFFSETS_TOPIC not in self.state.topics:
             self.state.ensure_offsets_topic()
-        self.runtime = GroupCoordinator(self.state, chance=Chance.seeded(1))
-        for broker in self.state.brokers.values():
-            broker.runtime = self.runtime
+        self.runtime = self.coordinators.groups = GroupCoordinator(self.state, chance=Chance.seeded(1))
         self.runtime.start()
 
     def send(self, request: Any, version: int, *, broker: int = 1) -> tuple[FakeContext, Any]:
         """The context, and what the handler returned: a response is replied already, DEFERRED stays for the turn."""
         name = type(request).__module__.rpartition(".")[2]
         handler = importlib.import_module(f"broker_sim.handlers.{name}")
-        ctx = FakeContext(self.state.brokers[broker], type(request).__spec__.api_key, version, "c")
+        ctx = FakeContext(self.state.brokers[broker], self.coordinators, type(request).__spec__.api_key, version, "c")
         returned = handler.handle(ctx, request)
         if returned is not None and returned is not DEFERRED:
             ctx.reply(returned)

@@ -101,10 +101,11 @@ class Bench:
         settings = {name.replace("_", "."): value for name, value in config.items()}
         state = SimpleNamespace(config=BrokerConfig(settings), as_version=as_version, buggify=None)
         self.runtime = FakeRuntime()
-        self.broker: Any = SimpleNamespace(node_id=1, state=state, runtime=self.runtime, on_closed=[])
+        self.broker: Any = SimpleNamespace(node_id=1, state=state, on_closed=[])
+        coordinators: Any = SimpleNamespace(groups=self.runtime)
         self.clock = ManualClock()
         self.routes = Routes(as_version)
-        self.server = BrokerServer(self.broker, self.clock, self.routes)
+        self.server = BrokerServer(self.broker, coordinators, self.clock, self.routes)
         self.handled: list[int] = []
         self.parked: list[RequestContext] = []
 

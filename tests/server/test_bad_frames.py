@@ -207,7 +207,7 @@ async def test_a_reply_that_can_not_be_encoded_costs_its_connection_not_its_send
 
 async def test_a_failing_flush_parks_the_requests_and_is_logged(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     def handler(context: RequestContext, request: Any) -> Any:
-        from broker_sim.handlers.context import DEFERRED
+        from broker_sim.runtime.asking import DEFERRED
 
         return DEFERRED
 

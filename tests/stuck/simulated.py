@@ -9,9 +9,9 @@ from typing import Any
 
 from broker_sim.common.chance import Chance
 from broker_sim.faults.conditions import PartitionFault, PartitionFaults
-from broker_sim.handlers.context import DEFERRED
 from broker_sim.metadata import leader_election
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, Partition
+from broker_sim.runtime.asking import DEFERRED
 from broker_sim.runtime.group_coordinator import GroupCoordinator
 from tests.stuck.target import CONFIG, MAX_MESSAGE_BYTES, TOPIC, Answer, Asked, Exchange, Stuck, title, told
 from tests.support.ctx import FakeContext, Sim
@@ -73,9 +73,7 @@ class SimStuck(Stuck):
         self._topic = state.create_topic(
             OFFSETS_TOPIC, -1, replication_factor=-1, configs=configs, assignments=assignments
         )
-        self.runtime = GroupCoordinator(state, chance=Chance.seeded(1))
-        for broker in state.brokers.values():
-            broker.runtime = self.runtime
+        self.runtime = self.sim.coordinators.groups = GroupCoordinator(state, chance=Chance.seeded(1))
         self.runtime.start()
         self.conditions = PartitionFaults(state, lambda _: self.runtime, Chance.seeded(2))
         self._lasting: list[PartitionFault] = []
@@ -96,7 +94,9 @@ class SimStuck(Stuck):
         """Gives the request to its handler, as a connection does, and ends the turn."""
         module = type(request).__module__.rpartition(".")[2]
         handler = importlib.import_module(f"broker_sim.handlers.{module}")
-        ctx = _Context(self.sim.state.brokers[broker], type(request).__spec__.api_key, version, client_id)
+        ctx = _Context(
+            self.sim.state.brokers[broker], self.sim.coordinators, type(request).__spec__.api_key, version, client_id
+        )
         ctx.told = replied
         returned = handler.handle(ctx, request)
         if returned is not None and returned is not DEFERRED:

@@ -15,11 +15,14 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any
 
+from broker_sim.common.chance import Chance
 from broker_sim.common.clock import ManualClock
 from broker_sim.config.settings import BrokerConfig
 from broker_sim.coordinator.outcome import Client
 from broker_sim.metadata.cluster_state import Broker, ClusterState
+from broker_sim.runtime.coordinators import Coordinators
 from broker_sim.storage.files import FILES, Files
+from kafka_wire.api_keys import ApiKey
 
 CLIENT_ID = "tests"
 
@@ -27,8 +30,8 @@ CLIENT_ID = "tests"
 class FakeConnection:
     """Knows whether a handler has closed it."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
+    def __init__(self, broker: Broker, coordinators: Coordinators) -> None:
+        self.broker, self.coordinators = broker, coordinators
         self.listener = "PLAINTEXT"
         self.client_id: str | None = CLIENT_ID
         self.client_host = "/127.0.0.1"
@@ -45,13 +48,16 @@ class FakeConnection:
 class FakeContext:
     """A RequestContext whose reply stays here: `response`, or `silent` after no_reply()."""
 
-    def __init__(self, broker: Broker, api_key: int, api_version: int, client_id: str | None) -> None:
-        self.broker = broker
+    def __init__(
+        self, broker: Broker, coordinators: Coordinators, api_key: int, api_version: int, client_id: str | None
+    ) -> None:
+        self.broker, self.coordinators = broker, coordinators
+        self.request_id, self.name = 0, ApiKey(api_key).kafka_name
         self.api_key, self.api_version = api_key, api_version
         self.correlation_id = 1
         self.client_id = client_id
         self.client_host = "/127.0.0.1"
-        self.connection = FakeConnection(broker)
+        self.connection = FakeConnection(broker, coordinators)
         self.response: Any = None
         self.silent = False
         self._on_disconnect: Callable[[], object] | None = None
@@ -118,12 +124,15 @@ class Sim:
         self.state.load()
         for name, partitions in (topics or {}).items():
             self.state.create_topic(name, partitions)
+        self.coordinators = Coordinators(self.state, Chance.seeded(seed))
 
     def start(self, request: Any, version: int, *, broker: int = 1, client_id: str | None = CLIENT_ID) -> FakeContext:
         """Hands the request to its handler on one of the brokers."""
         module = type(request).__module__.rpartition(".")[2]
         handler = importlib.import_module(f"broker_sim.handlers.{module}")
-        ctx = FakeContext(self.state.brokers[broker], type(request).__spec__.api_key, version, client_id)
+        ctx = FakeContext(
+            self.state.brokers[broker], self.coordinators, type(request).__spec__.api_key, version, client_id
+        )
         response = handler.handle(ctx, request)
         if response is not None:
             ctx.reply(response)

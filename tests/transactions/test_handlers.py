@@ -34,7 +34,7 @@ class Broker:
         self.sim = Sim(topics={"orders": 2}, config=config, as_version=as_version)
         self.sim.state.ensure_internal_topic("__transaction_state")
         self.coordinator = TransactionCoordinator(self.sim.state)
-        self.sim.state.brokers[1].transactions = self.coordinator
+        self.sim.coordinators.transactions = self.coordinator
 
     def init(self, tx: str = TX, version: int = 4, producer: Producer = (-1, -1), timeout_ms: int = 60_000) -> Any:
         return self.sim.call(InitProducerIdRequest(tx, timeout_ms, *producer), version)
@@ -90,7 +90,7 @@ def broker() -> Broker:
 
 def test_the_first_one_who_asks_for_a_coordinator_makes_the_topic() -> None:
     sim = Sim(config={"transaction.state.log.num.partitions": 3})
-    sim.state.brokers[1].transactions = TransactionCoordinator(sim.state)
+    sim.coordinators.transactions = TransactionCoordinator(sim.state)
     ask = FindCoordinatorRequest(key_type=1, coordinator_keys=[TX])
     errors = [Err(sim.call(ask, 4).coordinators[0].error_code) for _ in range(2)]
     assert errors == [Err.COORDINATOR_NOT_AVAILABLE, Err.NONE]
@@ -189,8 +189,7 @@ def test_what_is_wrong_with_an_init(broker: Broker) -> None:
 
 
 def test_another_broker_is_no_coordinator(broker: Broker) -> None:
-    other = broker.sim.state.add_broker(2, "127.0.0.1", 9093)
-    other.transactions = broker.coordinator
+    broker.sim.state.add_broker(2, "127.0.0.1", 9093)
     call = broker.sim.call
     not_here = Err.NOT_COORDINATOR
     assert call(InitProducerIdRequest(TX, 1000), 4, broker=2).error_code == not_here

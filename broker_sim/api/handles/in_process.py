@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import duration_ms
 from broker_sim.handlers import Routes
-from broker_sim.handlers.context import DEFERRED, RequestContext
+from broker_sim.handlers.context import RequestContext
 from broker_sim.journal import INSIDE, WaitTimeout
+from broker_sim.runtime.asking import DEFERRED
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
     from broker_sim.handlers import Route
     from broker_sim.metadata.cluster_state import Broker
+    from broker_sim.runtime.coordinators import Coordinators
     from kafka_wire.api_keys import ApiKey
 
 __all__ = ["CLIENT_ID", "ask"]
@@ -28,8 +30,8 @@ class _Inside:
     client_host = "/127.0.0.1"
     scratch = None
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker, self.client_id = broker, CLIENT_ID
+    def __init__(self, broker: Broker, coordinators: Coordinators) -> None:
+        self.broker, self.coordinators, self.client_id = broker, coordinators, CLIENT_ID
 
     def replied(self, context: RequestContext | None = None) -> None:
         """Nothing is to be written."""
@@ -40,8 +42,8 @@ class _Context(RequestContext):
 
     __slots__ = ("answer",)
 
-    def __init__(self, broker: Broker, route: Route) -> None:
-        super().__init__(_Inside(broker), route, 0)  # type: ignore[arg-type]
+    def __init__(self, broker: Broker, coordinators: Coordinators, route: Route) -> None:
+        super().__init__(_Inside(broker, coordinators), route, 0)  # type: ignore[arg-type]
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def reply(self, response: object) -> None:
@@ -56,7 +58,7 @@ async def ask(
     """Send a request to ``broker``'s handler within the process; returns the response. Raises WaitTimeout without a response after
     ``timeout`` of real time: the request waits for a log or for other members."""
     timeout_ms = duration_ms(timeout, "timeout")
-    context = _Context(broker, Routes(cluster.state.as_version)[(api_key << 16) + version])
+    context = _Context(broker, cluster.coordinators, Routes(cluster.state.as_version)[(api_key << 16) + version])
     response = context.route.handle(context, request)
     if response is DEFERRED:
         asyncio.get_running_loop().call_soon(cluster.runtime.flush_batches)

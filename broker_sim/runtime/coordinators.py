@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, ClusterState, Partition
 from broker_sim.metadata.topics import SHARE_STATE_TOPIC, TRANSACTION_TOPIC
@@ -31,6 +32,10 @@ __all__ = ["Coordinators", "open_internal_topics"]
 log = logging.getLogger("broker_sim")
 
 
+def _unchanged(made: object) -> None:
+    """Nothing is to be prepared."""
+
+
 class Coordinators:
     """Those of one run of a cluster. ``chance`` gives the random part of member ids; ``prepare`` is called with the group coordinators
     before they load, ``prepare_transactions`` with those of transactions, ``prepare_shares`` with what share groups have."""
@@ -39,26 +44,13 @@ class Coordinators:
         self,
         state: ClusterState,
         chance: Chance,
-        prepare: Callable[[GroupCoordinator], object],
-        prepare_transactions: Callable[[TransactionCoordinator], object],
-        prepare_shares: Callable[[SharePartitions], object],
+        prepare: Callable[[GroupCoordinator], object] = _unchanged,
+        prepare_transactions: Callable[[TransactionCoordinator], object] = _unchanged,
+        prepare_shares: Callable[[SharePartitions], object] = _unchanged,
     ) -> None:
         self._state, self._chance = state, chance
         self._prepare, self._prepare_transactions = prepare, prepare_transactions
         self._prepare_shares = prepare_shares
-        self.made_groups: GroupCoordinator | None = None
-        """Group coordinators; None until they are needed."""
-        self.made_transactions: TransactionCoordinator | None = None
-        """Transaction coordinators; None until they are needed."""
-        self.made_share_states: ShareStateCoordinator | None = None
-        """Share coordinators (__share_group_state); None until they are needed."""
-        self.made_shares: SharePartitions | None = None
-        """Share partitions at their leaders; None until they are needed."""
-        for broker in state.brokers.values():
-            broker.runtime = cast("GroupCoordinator", _ToBe(lambda: self.groups))
-            broker.transactions = cast("TransactionCoordinator", _ToBe(lambda: self.transactions))
-            broker.share_states = cast("ShareStateCoordinator", _ToBe(lambda: self.share_states))
-            broker.shares = cast("SharePartitions", _ToBe(lambda: self.shares))
 
     def load(self) -> None:
         """Make those that have something to load."""
@@ -69,63 +61,70 @@ class Coordinators:
         if TRANSACTION_TOPIC in self._state.topics:
             assert self.transactions
 
-    @property
+    @cached_property
     def groups(self) -> GroupCoordinator:
         """The group coordinators, made at the first call."""
-        if self.made_groups is None:
-            from broker_sim.runtime.group_coordinator import GroupCoordinator
+        from broker_sim.runtime.group_coordinator import GroupCoordinator
 
-            state = self._state
-            made = self.made_groups = GroupCoordinator(state, chance=self._chance, persister=self._persister)
-            state.on_topics_changed.append(made.topics_changed)
-            state.on_group_configured.append(made.group_configured)
-            self._follow_leaders(made)
-            for broker in state.brokers.values():
-                broker.runtime = made
-            self._prepare(made)
-            made.start()
-        return self.made_groups
+        state = self._state
+        made = self.groups = GroupCoordinator(state, chance=self._chance, persister=self._persister)
+        state.on_topics_changed.append(made.topics_changed)
+        state.on_group_configured.append(made.group_configured)
+        self._follow_leaders(made)
+        self._prepare(made)
+        made.start()
+        return made
 
-    @property
+    @cached_property
     def transactions(self) -> TransactionCoordinator:
         """The transaction coordinators, made at the first call."""
-        if self.made_transactions is None:
-            from broker_sim.runtime.transaction_coordinator import TransactionCoordinator
+        from broker_sim.runtime.transaction_coordinator import TransactionCoordinator
 
-            made = self.made_transactions = TransactionCoordinator(self._state)
-            self._follow_leaders(made)
-            for broker in self._state.brokers.values():
-                broker.transactions = made
-            self._prepare_transactions(made)
-            made.start()
-        return self.made_transactions
+        made = self.transactions = TransactionCoordinator(self._state)
+        self._follow_leaders(made)
+        self._prepare_transactions(made)
+        made.start()
+        return made
 
-    @property
+    @cached_property
     def share_states(self) -> ShareStateCoordinator:
-        """The share coordinators, made at the first call."""
-        if self.made_share_states is None:
-            from broker_sim.runtime.share_state_coordinator import ShareStateCoordinator
+        """The share coordinators (__share_group_state), made at the first call."""
+        from broker_sim.runtime.share_state_coordinator import ShareStateCoordinator
 
-            state = self._state
-            made = self.made_share_states = ShareStateCoordinator(state)
-            state.on_topics_changed.append(made.topics_changed)
-            self._follow_leaders(made)
-            for broker in state.brokers.values():
-                broker.share_states = made
-            made.start()
-        return self.made_share_states
+        made = self.share_states = ShareStateCoordinator(self._state)
+        self._state.on_topics_changed.append(made.topics_changed)
+        self._follow_leaders(made)
+        made.start()
+        return made
+
+    @cached_property
+    def shares(self) -> SharePartitions:
+        """Share partitions at their leaders, made at the first call."""
+        from broker_sim.runtime.share_partitions import SharePartitions
+
+        made = self.shares = SharePartitions(self._state, self.share_states.persister)
+        self._prepare_shares(made)
+        return made
 
     @property
-    def shares(self) -> SharePartitions:
-        """What share groups have of partitions, made at the first call."""
-        if self.made_shares is None:
-            from broker_sim.runtime.share_partitions import SharePartitions
+    def made_groups(self) -> GroupCoordinator | None:
+        """The group coordinators; None until they are needed."""
+        return self.__dict__.get("groups")
 
-            made = self.made_shares = SharePartitions(self._state, self.share_states.persister)
-            for broker in self._state.brokers.values():
-                broker.shares = made
-            self._prepare_shares(made)
-        return self.made_shares
+    @property
+    def made_transactions(self) -> TransactionCoordinator | None:
+        """The transaction coordinators; None until they are needed."""
+        return self.__dict__.get("transactions")
+
+    @property
+    def made_share_states(self) -> ShareStateCoordinator | None:
+        """The share coordinators; None until they are needed."""
+        return self.__dict__.get("share_states")
+
+    @property
+    def made_shares(self) -> SharePartitions | None:
+        """Share partitions; None until they are needed."""
+        return self.__dict__.get("shares")
 
     def _persister(self) -> Persister:
         return self.share_states.persister
@@ -174,16 +173,6 @@ class Coordinators:
         self._state.on_leader_changed.append(moved)
         for broker in self._state.brokers.values():
             broker.on_stopped.append(made.broker_stopped)
-
-
-class _ToBe:
-    """A placeholder for the coordinators until the first request for them, so that a start need not import them."""
-
-    def __init__(self, made: Callable[[], object]) -> None:
-        self._made = made
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._made(), name)
 
 
 def open_internal_topics(state: ClusterState, *, at_start: bool) -> str | None:
