@@ -15,7 +15,7 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from broker_sim.handlers import handler_modules, supported
+from broker_sim.requests.routes import handler_modules, supported
 from kafka_wire.codec import encode
 from kafka_wire.schema import FieldSpec
 

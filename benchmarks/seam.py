@@ -166,10 +166,10 @@ class _Broker:
         from broker_sim.common.chance import Chance
         from broker_sim.common.clock import RealClock
         from broker_sim.config.settings import BrokerConfig
-        from broker_sim.handlers import Routes
         from broker_sim.metadata.cluster_state import ClusterState
         from broker_sim.metadata.topics import Partition
         from broker_sim.network.server import BrokerServer
+        from broker_sim.requests.routes import Routes
 
         load = copy_of if seams else without_seams
         connections, runtimes, coordinators, commits, topics = (load(name) for name in _SEAMED)

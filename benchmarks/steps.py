@@ -24,11 +24,11 @@ from broker_sim.common.chance import Chance
 from broker_sim.common.clock import RealClock
 from broker_sim.config.settings import BrokerConfig
 from broker_sim.coordinator.share_partition.partition import ACCEPT
-from broker_sim.handlers import Routes
 from broker_sim.metadata.cluster_state import ClusterState
 from broker_sim.metadata.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from broker_sim.network.connection import Connection
 from broker_sim.network.server import BrokerServer
+from broker_sim.requests.routes import Routes
 from broker_sim.runtime.coordinators import Coordinators
 from kafka_wire.codec import decode, encode
 from kafka_wire.frame import encode_request_header, frame
@@ -98,7 +98,7 @@ _OPTIONS_OF: dict[str, dict[str, object]] = {
 
 _ROOMS = (
     ("/broker_sim/network/", "connection"),
-    ("/broker_sim/handlers/__init__", "codec"),
+    ("/broker_sim/requests/routes", "codec"),
     ("/broker_sim/handlers/context", "context"),
     ("/broker_sim/handlers/", "handler"),
     ("/broker_sim/runtime/", "runtime"),

@@ -2,7 +2,6 @@
 # ruff: noqa
 # fmt: off
 import os
-from broker_sim.runtime.coordinators import Coordinators
 from broker_sim.api.handles.groups import CommitProbe, MemberView
 from broker_sim.api.handles.lag import Lag, Offsets
 from broker_sim.api.handles.logs import OpenTransaction
@@ -25,6 +24,7 @@ from broker_sim.journal import Listener, Seen
 from broker_sim.journal.vocabulary import Event
 from broker_sim.metadata.cluster_state import Broker, ClusterState, Partition
 from broker_sim.network.server import BrokerServer
+from broker_sim.runtime.coordinators import Coordinators
 from broker_sim.runtime.group_coordinator import GroupCoordinator
 from broker_sim.runtime.transaction_coordinator import TransactionCoordinator
 from collections.abc import Awaitable, Callable, Iterable, Mapping

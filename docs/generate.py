@@ -26,8 +26,8 @@ from broker_sim.coordinator import shard
 from broker_sim.coordinator.classic import group as groups
 from broker_sim.coordinator.classic.group import State
 from broker_sim.faults import rules
-from broker_sim.handlers import handler_modules
 from broker_sim.journal import vocabulary
+from broker_sim.requests.routes import handler_modules
 from broker_sim.simulation import verification
 from broker_sim.simulation.faults import kinds as simulated_faults
 from broker_sim.simulation.faults import swarm

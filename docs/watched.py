@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from broker_sim.handlers import handler_modules
+from broker_sim.requests.routes import handler_modules
 from broker_sim.simulation.checks import answers, epochs, leaders, rules, streams_log
 from broker_sim.simulation.workloads import bank, by_epochs, by_streams, probing
 from kafka_wire.api_keys import ApiKey

@@ -20,7 +20,7 @@ import pytest
 import broker_sim
 from broker_sim.faults.conditions import KINDS
 from broker_sim.faults.rules import VERDICTS
-from broker_sim.handlers import handler_modules
+from broker_sim.requests.routes import handler_modules
 from tests.support.imports import Modules
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -81,6 +81,7 @@ DEFERRED = {
     "broker_sim/metadata/persistence.py": "most clusters are in memory, and directories of other brokers are rare",
     "broker_sim/storage/log.py": "few logs are ever compacted",
     "broker_sim/storage/files.py": "few clusters are on disk",
+    "broker_sim/runtime/coordinators.py": "coordinators are a third of the time of a start, and are made at their first request",
     "broker_sim/authentication/": "most clusters are PLAINTEXT: neither hashes nor certificates are needed",
     "broker_sim/network/": "likewise",
     "broker_sim/handlers/k36_sasl_authenticate.py": "likewise",

@@ -34,10 +34,10 @@ from broker_sim.common.chance import Chance
 from broker_sim.common.clock import Clock, clock_of
 from broker_sim.common.text import UsageError, address, unknown
 from broker_sim.config.settings import BrokerConfig
-from broker_sim.handlers import Listener, Routes
 from broker_sim.metadata.cluster_state import ClusterState, KafkaError
 from broker_sim.metadata.meta_files import StoreError, lock_directory
 from broker_sim.network.server import BrokerServer, listen
+from broker_sim.requests.routes import Listener, Routes
 from broker_sim.runtime.coordinators import Coordinators, open_internal_topics
 from broker_sim.storage import StorageError
 from broker_sim.storage.files import FILES

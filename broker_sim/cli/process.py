@@ -41,7 +41,7 @@ def stop_on_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> Non
 def prepare(cluster: Cluster, loop: asyncio.AbstractEventLoop) -> None:
     """What makes requests quick and memory small, behind the lines that clients wait for: it is ready while they start."""
     from broker_sim.common.process_memory import collect_rarely, give_back_now_and_then, keep_freed
-    from broker_sim.handlers import load_handlers
+    from broker_sim.requests.routes import load_handlers
 
     keep_freed()
     loop.call_soon(lambda: cluster.runtime)  # made now rather than in the first request

@@ -13,12 +13,12 @@ from functools import cache
 from typing import Annotated, Any, TypedDict
 
 from broker_sim.common.text import UsageError, nearest, unknown
-from broker_sim.faults.facts import NOTHING, SELECTABLE, RequestFacts, carried_by
 from broker_sim.fields.field import about, fields_of, read
 from broker_sim.fields.kafka import ApiNames, VersionRange
 from broker_sim.fields.kinds import Count, Text
 from broker_sim.fields.names import ApiLiteral
 from broker_sim.fields.problems import Problems
+from broker_sim.requests.facts import NOTHING, SELECTABLE, RequestFacts, carried_by
 from kafka_wire.api_keys import API_NAMES, DEFAULT_VERSION, ApiKey, advertised
 
 __all__ = [

@@ -24,20 +24,20 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import short
-from broker_sim.faults.bodies import to_json
-from broker_sim.faults.facts import facts_of
-from broker_sim.faults.partial_error import merged, named_in, split
 from broker_sim.faults.rules import ActionKind, Verdict
 from broker_sim.faults.selectors import Asked
-from broker_sim.handlers.error_response import error_response, first_error
+from broker_sim.requests.bodies import to_json
+from broker_sim.requests.error_response import error_response, first_error
+from broker_sim.requests.facts import facts_of
+from broker_sim.requests.partial_error import merged, named_in, split
 
 if TYPE_CHECKING:
     from broker_sim.common.clock import Clock, Timer
     from broker_sim.faults.order import Order
     from broker_sim.faults.registry import EventWriter, Fault, Faults
-    from broker_sim.handlers.context import Accepted, ConnectionLike, InterceptedContext
-    from broker_sim.handlers.traits import SessionPartitions
     from broker_sim.metadata.cluster_state import ClusterState
+    from broker_sim.requests.context import Accepted, ConnectionLike, InterceptedContext
+    from broker_sim.requests.traits import SessionPartitions
 
 __all__ = ["RequestInterceptor"]
 
@@ -61,7 +61,7 @@ class _Open:
 
 
 class RequestInterceptor:
-    """The Tap of a cluster (``handlers.context.Tap``); attach it to each server's ``tap``."""
+    """The Tap of a cluster (``requests.context.Tap``); attach it to each server's ``tap``."""
 
     def __init__(
         self, state: ClusterState, clock: Clock, journal: EventWriter | None, faults: Faults, order: Order | None = None

@@ -12,7 +12,7 @@ from broker_sim.coordinator.client import Client
 from broker_sim.coordinator.epochs.group import EpochGroup
 from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.shard import Shard
-from broker_sim.handlers.context import ConnectionLike, RequestContext
+from broker_sim.requests.context import ConnectionLike, RequestContext
 from kafka_wire.errors import Err
 
 C = TypeVar("C", bound=RequestContext)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 
 from broker_sim.coordinator.transaction.commands import AddPartitions
 from broker_sim.handlers import fenced
-from broker_sim.handlers.context import RequestContext
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 
 Place = tuple[str, int]

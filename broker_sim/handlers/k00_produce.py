@@ -16,12 +16,12 @@ from collections.abc import Generator, Mapping
 from typing import Any, cast
 
 from broker_sim.common.slices import Pace
-from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.in_transaction import ABORTABLE, ADDS, OLD, Writer, ask
 from broker_sim.handlers.produce_fast import FAST
-from broker_sim.handlers.traits import ErrorRequest, ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import ClusterState, Partition
 from broker_sim.metadata.topics import INTERNAL_TOPICS
+from broker_sim.requests.context import RequestContext
+from broker_sim.requests.traits import ErrorRequest, ErrorTraits, PartialErrors
 from broker_sim.storage import KafkaStorageError, RecordListTooLarge, RecordTooLarge, StorageError
 from broker_sim.storage.validation import is_short
 from kafka_wire.errors import NO_ERROR, Err

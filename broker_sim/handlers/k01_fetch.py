@@ -17,11 +17,11 @@ from collections.abc import Generator, Iterable
 from typing import cast
 
 from broker_sim.common.slices import Pace, at_once
-from broker_sim.handlers.context import InterceptedContext, RequestContext
 from broker_sim.handlers.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSessions, Key, Session
-from broker_sim.handlers.traits import ErrorRequest, ErrorTraits, SessionPartitions
 from broker_sim.metadata.cluster_state import Broker, ClusterState, Partition
 from broker_sim.metadata.topics import NO_EPOCH, access_error
+from broker_sim.requests.context import InterceptedContext, RequestContext
+from broker_sim.requests.traits import ErrorRequest, ErrorTraits, SessionPartitions
 from broker_sim.storage import StorageError
 from kafka_wire.errors import Err
 from kafka_wire.messages.k01_fetch import (

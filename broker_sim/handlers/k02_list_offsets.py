@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from broker_sim.common.slices import Pace, counted
-from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.traits import ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import KafkaError, Partition
 from broker_sim.metadata.topics import leader_partition
+from broker_sim.requests.context import RequestContext
+from broker_sim.requests.traits import ErrorTraits, PartialErrors
 from broker_sim.storage import StorageError
 from kafka_wire.errors import Err
 from kafka_wire.messages.k02_list_offsets import (

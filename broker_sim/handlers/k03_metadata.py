@@ -13,10 +13,10 @@ from functools import partial
 from typing import cast
 
 from broker_sim.common.slices import Pace, at_once
-from broker_sim.handlers.context import ConnectionLike, FastHandler, RequestContext
-from broker_sim.handlers.traits import ErrorRequest, ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import ClusterState, KafkaError, Topic
 from broker_sim.metadata.topics import INTERNAL_TOPICS, check_topic_name
+from broker_sim.requests.context import ConnectionLike, FastHandler, RequestContext
+from broker_sim.requests.traits import ErrorRequest, ErrorTraits, PartialErrors
 from kafka_wire.codec import decode, encode
 from kafka_wire.errors import Err
 from kafka_wire.messages.k03_metadata import (

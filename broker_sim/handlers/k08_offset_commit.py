@@ -18,10 +18,10 @@ from broker_sim.coordinator.outcome import CommitOffsets, Offset
 from broker_sim.coordinator.records import OffsetRecord
 from broker_sim.coordinator.records import encode as encode_record
 from broker_sim.handlers.commit_order import in_map_order
-from broker_sim.handlers.context import LARGE, ConnectionLike, FastHandler, RequestContext
 from broker_sim.handlers.groups import find_shard, merged, waits_for_timers
-from broker_sim.handlers.traits import ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import ClusterState
+from broker_sim.requests.context import LARGE, ConnectionLike, FastHandler, RequestContext
+from broker_sim.requests.traits import ErrorTraits, PartialErrors
 from broker_sim.runtime.asking import DEFERRED, Deferred, Replying
 from broker_sim.runtime.commit_batching import CHUNK_BYTES, VALUE_VERSION, BatchedCommit, CommitLayout
 from broker_sim.runtime.group_coordinator import GroupShardContext

@@ -17,9 +17,9 @@ from broker_sim.coordinator.classic.vote import scala_mutable_order, string_hash
 from broker_sim.coordinator.offsets import uncommitted_offsets, unstable_offsets
 from broker_sim.coordinator.outcome import Offset, StableFetch
 from broker_sim.coordinator.shard import Shard
-from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import find_shard
 from broker_sim.metadata.cluster_state import ClusterState
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,

@@ -13,8 +13,8 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.slices import Pace
-from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata.cluster_state import KafkaError
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 

@@ -8,9 +8,9 @@ from collections import Counter
 
 from broker_sim.coordinator.classic.rebalance import join_error
 from broker_sim.coordinator.shard import Shard
-from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import find_shard, waits_for_timers
-from broker_sim.handlers.repeated import Again, Repeated
+from broker_sim.requests.context import RequestContext
+from broker_sim.requests.repeated import Again, Repeated
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
 

@@ -7,9 +7,9 @@ from functools import partial
 from broker_sim.coordinator.classic.membership import ACCEPTED_HEARTBEAT, accepted_answer
 from broker_sim.coordinator.outcome import Heartbeat
 from broker_sim.coordinator.shard import Shard
-from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import find_shard
-from broker_sim.handlers.repeated import Again, Repeated
+from broker_sim.requests.context import RequestContext
+from broker_sim.requests.repeated import Again, Repeated
 from kafka_wire.codec import encode
 from kafka_wire.errors import Err
 from kafka_wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse

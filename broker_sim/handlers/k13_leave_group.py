@@ -6,8 +6,8 @@ from collections.abc import Generator
 
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator.outcome import LeaveGroup, Leaver
-from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import behind_timers, find_shard
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from broker_sim.coordinator.classic.rebalance import sync_error
 from broker_sim.coordinator.shard import Shard
-from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import find_shard
-from broker_sim.handlers.repeated import Again, Repeated
+from broker_sim.requests.context import RequestContext
+from broker_sim.requests.repeated import Again, Repeated
 from kafka_wire.errors import Err
 from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 

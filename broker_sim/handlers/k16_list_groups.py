@@ -6,8 +6,8 @@ from collections.abc import Generator
 
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator import queries
-from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import behind_timers
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from broker_sim.common.refusals import named
 from broker_sim.common.text import short
-from broker_sim.handlers.context import InterceptedContext, RequestContext
-from broker_sim.handlers.error_response import after_failure_delay, refuse_client
+from broker_sim.requests.context import InterceptedContext, RequestContext
+from broker_sim.requests.error_response import after_failure_delay, refuse_client
 from kafka_wire.errors import Err
 from kafka_wire.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 

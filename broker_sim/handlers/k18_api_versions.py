@@ -17,9 +17,9 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from broker_sim.handlers import supported
-from broker_sim.handlers.context import LARGE, ConnectionLike, FastHandler, RequestContext
 from broker_sim.metadata.cluster_state import ClusterState
+from broker_sim.requests.context import LARGE, ConnectionLike, FastHandler, RequestContext
+from broker_sim.requests.routes import supported
 from kafka_wire.api_keys import ApiKey, release
 from kafka_wire.codec import decode, encode
 from kafka_wire.errors import Err

@@ -10,9 +10,9 @@ from collections.abc import Container, Generator, Mapping, Sequence
 
 from broker_sim.common.slices import Pace, counted, listed
 from broker_sim.config.settings import ConfigSource, to_text
-from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata.cluster_state import ClusterState, KafkaError, Topic
 from broker_sim.metadata.creation_limits import MAX_AT_ONCE, check_records, check_total
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k19_create_topics import (
     CreatableTopic,

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Generator
 
 from broker_sim.common.slices import Pace, counted, listed
-from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata.cluster_state import ClusterState, KafkaError, Topic
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k20_delete_topics import (
     DeletableTopicResult,

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from broker_sim.common.slices import Pace
-from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.traits import ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import KafkaError
 from broker_sim.metadata.topics import INTERNAL_TOPICS, leader_partition
+from broker_sim.requests.context import RequestContext
+from broker_sim.requests.traits import ErrorTraits, PartialErrors
 from broker_sim.storage import StorageError
 from kafka_wire.errors import Err
 from kafka_wire.messages.k21_delete_records import (

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from broker_sim.coordinator.transaction.commands import Granted, InitProducerId
 from broker_sim.handlers import fenced
-from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata.cluster_state import KafkaError
+from broker_sim.requests.context import RequestContext
 from broker_sim.runtime.asking import Deferred
 from kafka_wire.errors import Err
 from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse

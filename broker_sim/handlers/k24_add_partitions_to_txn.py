@@ -14,8 +14,8 @@ from functools import partial
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator.transaction.commands import AddPartitions
 from broker_sim.handlers import fenced
-from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata.topics import INTERNAL_TOPICS
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

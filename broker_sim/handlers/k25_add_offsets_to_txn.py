@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from broker_sim.coordinator.transaction.commands import AddPartitions
 from broker_sim.handlers import fenced
-from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC
+from broker_sim.requests.context import RequestContext
 from broker_sim.runtime.asking import Deferred
 from broker_sim.storage import partition_for
 from kafka_wire.errors import Err

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from broker_sim.coordinator.transaction.commands import EndTransaction, Granted
 from broker_sim.handlers import fenced
-from broker_sim.handlers.context import RequestContext
+from broker_sim.requests.context import RequestContext
 from broker_sim.runtime.asking import Deferred
 from kafka_wire.errors import Err
 from kafka_wire.messages.k26_end_txn import EndTxnRequest, EndTxnResponse

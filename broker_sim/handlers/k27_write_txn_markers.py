@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 
 from broker_sim.common.slices import Pace
-from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.traits import ErrorTraits
 from broker_sim.metadata.cluster_state import KafkaError, Partition
 from broker_sim.metadata.topics import leader_partition
+from broker_sim.requests.context import RequestContext
+from broker_sim.requests.traits import ErrorTraits
 from broker_sim.storage import Origin, StorageError
 from kafka_wire.errors import Err
 from kafka_wire.messages.k27_write_txn_markers import (

@@ -13,12 +13,12 @@ from collections.abc import Generator, Mapping
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator.outcome import BatchProducer, CommitOffsets, Offset
 from broker_sim.handlers.commit_order import in_map_order
-from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import find_shard, merged
 from broker_sim.handlers.in_transaction import ABORTABLE, ADDS, OLD, Place, ask
 from broker_sim.handlers.k08_offset_commit import as_a_map, utf16_length
-from broker_sim.handlers.traits import ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC
+from broker_sim.requests.context import RequestContext
+from broker_sim.requests.traits import ErrorTraits, PartialErrors
 from broker_sim.runtime.asking import Deferred
 from kafka_wire.errors import NO_ERROR, Err
 from kafka_wire.messages.k28_txn_offset_commit import (

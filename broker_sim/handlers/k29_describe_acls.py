@@ -7,7 +7,7 @@ AclApis, DescribeAclsRequest.
 
 from __future__ import annotations
 
-from broker_sim.handlers.context import RequestContext
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k29_describe_acls import DescribeAclsRequest, DescribeAclsResponse
 

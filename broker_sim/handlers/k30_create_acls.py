@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from broker_sim.common.slices import Pace
-from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.k29_describe_acls import UNKNOWN, refuse
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k30_create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 

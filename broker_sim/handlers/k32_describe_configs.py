@@ -11,11 +11,11 @@ from broker_sim.common.slices import Pace
 from broker_sim.common.text import address
 from broker_sim.config.settings import ConfigEntry, ConfigSource, Setting, to_text
 from broker_sim.handlers.config_resources import BROKER, BROKER_LOGGER, TOPIC, known_types, level_name, loggers
-from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.k35_describe_log_dirs import IN_MEMORY
 from broker_sim.metadata import entity_configs
 from broker_sim.metadata.cluster_state import Broker, KafkaError
 from broker_sim.metadata.topics import check_topic_name
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k32_describe_configs import (
     DescribeConfigsRequest,

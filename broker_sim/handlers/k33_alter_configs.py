@@ -9,7 +9,7 @@ from collections.abc import Generator
 
 from broker_sim.common.slices import listed
 from broker_sim.handlers.config_resources import alter, alter_each, check_keys
-from broker_sim.handlers.context import RequestContext
+from broker_sim.requests.context import RequestContext
 from kafka_wire.messages.k33_alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from broker_sim.common.slices import Pace, chunked
-from broker_sim.handlers.context import RequestContext
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k35_describe_log_dirs import (
     DescribeLogDirsPartition,

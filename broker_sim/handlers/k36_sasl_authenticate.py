@@ -7,8 +7,8 @@ KafkaApis.handleSaslAuthenticateRequest.
 
 from __future__ import annotations
 
-from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.error_response import refuse_client
+from broker_sim.requests.context import RequestContext
+from broker_sim.requests.error_response import refuse_client
 from kafka_wire.errors import Err
 from kafka_wire.messages.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 

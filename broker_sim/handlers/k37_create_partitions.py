@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from broker_sim.common.slices import Pace, counted, listed
-from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata.cluster_state import ClusterState, KafkaError
 from broker_sim.metadata.creation_limits import MAX_AT_ONCE, check_growth, grows_in_part
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k37_create_partitions import (
     CreatePartitionsRequest,

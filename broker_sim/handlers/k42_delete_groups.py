@@ -7,8 +7,8 @@ from functools import partial
 
 from broker_sim.common.slices import Pace, counted, listed
 from broker_sim.coordinator.outcome import DeleteGroup
-from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import behind_timers, find_shard
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 

@@ -24,8 +24,8 @@ from broker_sim.handlers.config_resources import (
     loggers,
     own_node,
 )
-from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata.cluster_state import Broker, KafkaError
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k44_incremental_alter_configs import (
     AlterableConfig,

@@ -6,8 +6,8 @@ ClientQuotasImage.describe, KIP-546.
 
 from __future__ import annotations
 
-from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata.cluster_state import KafkaError
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k48_describe_client_quotas import (
     ComponentData,

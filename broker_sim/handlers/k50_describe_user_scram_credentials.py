@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator.classic.vote import java_ordering
-from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.traits import ErrorRequest, ErrorTraits
+from broker_sim.requests.context import RequestContext
+from broker_sim.requests.traits import ErrorRequest, ErrorTraits
 from kafka_wire.errors import Err
 from kafka_wire.messages.k50_describe_user_scram_credentials import (
     SCRAM_MECHANISMS,

@@ -7,8 +7,8 @@ AuthHelper.computeDescribeClusterResponse.
 
 from __future__ import annotations
 
-from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.k03_metadata import ALL_CLUSTER_OPERATIONS
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k60_describe_cluster import (
     DescribeClusterBroker,

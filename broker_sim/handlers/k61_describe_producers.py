@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from broker_sim.common.slices import Pace
-from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.traits import ErrorTraits, PartialErrors
 from broker_sim.metadata.cluster_state import KafkaError
 from broker_sim.metadata.topics import check_topic_name, leader_partition
+from broker_sim.requests.context import RequestContext
+from broker_sim.requests.traits import ErrorTraits, PartialErrors
 from kafka_wire.errors import Err
 from kafka_wire.messages.k61_describe_producers import (
     DescribeProducersRequest,

@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator.transaction import queries
-from broker_sim.handlers.context import RequestContext
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k65_describe_transactions import (
     DescribeTransactionsRequest,

@@ -8,7 +8,7 @@ from broker_sim.common.slices import Pace
 from broker_sim.coordinator.regular_expressions import PatternError, compiling
 from broker_sim.coordinator.transaction import queries
 from broker_sim.coordinator.transaction.queries import Filters
-from broker_sim.handlers.context import RequestContext
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k66_list_transactions import (
     ListTransactionsRequest,

@@ -27,9 +27,9 @@ from broker_sim.coordinator.consumer.requests import check
 from broker_sim.coordinator.epochs.expected import Expected
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.regular_expressions import LONG, PatternError, compiling
-from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import find_shard, repeatable, with_names_in_order
-from broker_sim.handlers.repeated import Again, Repeated
+from broker_sim.requests.context import RequestContext
+from broker_sim.requests.repeated import Again, Repeated
 from kafka_wire.codec import encode
 from kafka_wire.errors import Err
 from kafka_wire.messages.k68_consumer_group_heartbeat import (

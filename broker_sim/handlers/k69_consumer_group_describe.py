@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from broker_sim.coordinator.consumer.describing import describe
-from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import behind_timers, describe_all
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k69_consumer_group_describe import (
     ConsumerGroupDescribeRequest,

@@ -10,8 +10,8 @@ from collections.abc import Generator, Iterable, Mapping
 
 from broker_sim.common.slices import listed
 from broker_sim.handlers.config_resources import BROKER, BROKER_LOGGER, TOPIC
-from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata.entity_configs import Entity
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k74_list_config_resources import (
     ConfigResource,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from broker_sim.common.slices import Pace, counted, in_order, listed
-from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.k03_metadata import ALL_TOPIC_OPERATIONS, described
 from broker_sim.metadata.cluster_state import ClusterState, KafkaError
 from broker_sim.metadata.topics import check_topic_name
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k75_describe_topic_partitions import (
     DescribeTopicPartitionsRequest,

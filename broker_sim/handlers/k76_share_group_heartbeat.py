@@ -5,9 +5,9 @@ from __future__ import annotations
 from broker_sim.coordinator.epochs.expected import Expected
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.share.heartbeat import LongShareHeartbeat, Member, check, expecting
-from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import find_shard, repeatable, with_names_in_order
 from broker_sim.handlers.share_groups import are_off
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 

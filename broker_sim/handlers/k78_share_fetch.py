@@ -23,10 +23,10 @@ from broker_sim.coordinator.share_partition.sessions import (
     ShareSession,
     TopicPartition,
 )
-from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.share_acknowledging import Acknowledging, member_of, parts_of
 from broker_sim.handlers.share_groups import MISDIRECTED, are_off, current_leaders
 from broker_sim.metadata.cluster_state import Broker
+from broker_sim.requests.context import RequestContext
 from broker_sim.runtime.share_partitions import LivePartition
 from broker_sim.storage import StorageError
 from broker_sim.storage.errors import OffsetOutOfRange

@@ -6,9 +6,9 @@ from collections.abc import Generator
 
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator.share_partition.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey
-from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.share_acknowledging import Acknowledging, member_of, parts_of
 from broker_sim.handlers.share_groups import MISDIRECTED, are_off, current_leaders
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k79_share_acknowledge import (
     LeaderIdAndEpoch,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker_sim.coordinator.share_state.commands import Found, Read
 from broker_sim.handlers import share_states
-from broker_sim.handlers.context import RequestContext
+from broker_sim.requests.context import RequestContext
 from kafka_wire.messages.k84_read_share_group_state import (
     PartitionResult,
     ReadShareGroupStateRequest,

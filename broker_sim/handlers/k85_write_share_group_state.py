@@ -6,7 +6,7 @@ from broker_sim.coordinator.share_state.batches import StateBatch
 from broker_sim.coordinator.share_state.commands import Result, Write
 from broker_sim.coordinator.share_state.state import ShareKey
 from broker_sim.handlers import share_states
-from broker_sim.handlers.context import RequestContext
+from broker_sim.requests.context import RequestContext
 from kafka_wire.messages.k85_write_share_group_state import (
     PartitionData,
     PartitionResult,

@@ -20,11 +20,11 @@ from broker_sim.coordinator.streams.group import StreamsGroup
 from broker_sim.coordinator.streams.heartbeat import expecting
 from broker_sim.coordinator.streams.requests import Answer, StreamsHeartbeat, checking, reading_tags
 from broker_sim.coordinator.streams.topology import InternalTopic, StatusCode, receiving
-from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import find_shard, repeatable
 from broker_sim.metadata.cluster_state import ClusterState
 from broker_sim.metadata.creation_limits import check_total
 from broker_sim.metadata.topics import INTERNAL_TOPICS, KafkaError, check_topic_name
+from broker_sim.requests.context import RequestContext
 from broker_sim.runtime.group_coordinator import GroupCoordinator
 from kafka_wire.errors import Err
 from kafka_wire.messages.k88_streams_group_heartbeat import (

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from broker_sim.coordinator.streams.describing import describing
-from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import behind_timers, describe_all
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k89_streams_group_describe import (
     DescribedGroup,

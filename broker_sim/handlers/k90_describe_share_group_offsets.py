@@ -15,9 +15,9 @@ from broker_sim.coordinator.share.describing import share_group
 from broker_sim.coordinator.share.group import ShareGroup
 from broker_sim.coordinator.share_state.commands import Summarize, Summary
 from broker_sim.coordinator.share_state.state import NOWHERE, ShareKey
-from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import find_shard, waits_for_timers
 from broker_sim.metadata.entity_configs import Entity
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k90_describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,

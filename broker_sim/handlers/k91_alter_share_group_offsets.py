@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from broker_sim.coordinator.share.offsets import altering
-from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import find_shard, waits_for_timers
 from broker_sim.handlers.share_groups import NO_SUCH_VERSION, are_off
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k91_alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,

@@ -3,7 +3,7 @@ as this is, refuses each of them before it looks up the group (measured on 4.4.0
 
 from __future__ import annotations
 
-from broker_sim.handlers.context import RequestContext
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k93_streams_group_topology_description_update import (
     StreamsGroupTopologyDescriptionUpdateRequest,

@@ -14,9 +14,9 @@ from functools import partial
 from typing import cast
 
 from broker_sim.common.slices import first_piece
-from broker_sim.handlers.context import ConnectionLike, FastHandler
 from broker_sim.metadata.cluster_state import Broker, Partition
 from broker_sim.metadata.topics import INTERNAL_TOPICS
+from broker_sim.requests.context import ConnectionLike, FastHandler
 from broker_sim.storage import StorageError
 from broker_sim.storage.validation import is_short, may_be_quick
 from kafka_wire.record_batch import TRANSACTIONAL_BIT, RecordBatchError, produce_batch

@@ -17,7 +17,7 @@ from broker_sim.coordinator.share.heartbeat import LONGEST_MEMBER_ID
 from broker_sim.coordinator.share_partition.partition import NOT_IN_FLIGHT, RENEW, Acknowledgement, Refusal
 from broker_sim.coordinator.share_partition.sessions import TopicPartition
 from broker_sim.coordinator.share_partition.transition import Transition
-from broker_sim.handlers.context import RequestContext
+from broker_sim.requests.context import RequestContext
 from broker_sim.runtime.share_partitions import LivePartition
 from kafka_wire.errors import Err
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from broker_sim.common.refusals import warn_of_group
 from broker_sim.coordinator.share_partition.sessions import TopicPartition
-from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata.cluster_state import Broker, Partition
+from broker_sim.requests.context import RequestContext
 from kafka_wire.errors import Err
 
 log = logging.getLogger("broker_sim.coordinator")

@@ -21,7 +21,7 @@ from broker_sim.coordinator.share_state.commands import (
     failed,
 )
 from broker_sim.coordinator.share_state.state import ShareKey
-from broker_sim.handlers.context import RequestContext
+from broker_sim.requests.context import RequestContext
 from broker_sim.runtime.share_state_coordinator import coordinator_key
 from kafka_wire.errors import Err
 

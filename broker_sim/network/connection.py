@@ -22,25 +22,22 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.refusals import host_of
-from broker_sim.handlers import Listener, Route, UnsupportedRequest
-from broker_sim.handlers.context import LARGE, InterceptedContext, Later, Owner, RequestContext, Tap
-from broker_sim.handlers.error_response import error_response, has_long_text
-from broker_sim.handlers.repeated import Again
 from broker_sim.network.repeated_requests import Template
 from broker_sim.network.reply_queue import ReplyQueue
-from broker_sim.network.reply_writer import WRITE_ALONE
+from broker_sim.network.reply_writer import WRITE_ALONE, WRITE_CHUNK
 from broker_sim.network.request_memo import NoMemo, RequestMemo
 from broker_sim.network.waiting_bytes import WaitingBytes
+from broker_sim.requests.context import LARGE, InterceptedContext, Later, Owner, RequestContext, Tap
+from broker_sim.requests.error_response import too_long
+from broker_sim.requests.repeated import Again
+from broker_sim.requests.routes import Listener, Route, UnsupportedRequest
 from broker_sim.runtime.asking import DEFERRED
 from kafka_wire.codec import DecodeError, skip_tagged_fields
-from kafka_wire.errors import Err
 from kafka_wire.wire import LENIENT
 
 if TYPE_CHECKING:
     from broker_sim.authentication.authenticator import Authenticator
-
-WRITE_CHUNK = 262_144
-"""Bytes of replies that are collected before they are handed to the transport."""
+    from broker_sim.runtime.coordinators import Coordinators
 
 _PREFIX = struct.Struct(">iIih")  # size; api key and version in one; correlation id; length of the client id
 _START = struct.Struct(">iIi")  # the same up to the correlation id
@@ -69,7 +66,6 @@ class Connection(asyncio.Protocol):
         "_waiting",
         "broker",
         "client_id",
-        "coordinators",
         "last_active",
         "listener",
         "number",
@@ -80,8 +76,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, owner: Owner, listener: Listener) -> None:
         """``listener``: the one of ``owner`` that has accepted it."""
-        self._owner, self.listener = owner, listener.name
-        self.broker, self.coordinators = owner.broker, owner.coordinators
+        self._owner, self.broker, self.listener = owner, owner.broker, listener.name
         self.routes = owner.admission(listener)
         self.client_id: str | None = None
         self.scratch: object | None = None
@@ -102,6 +97,10 @@ class Connection(asyncio.Protocol):
     @property
     def authenticator(self) -> Authenticator | None:
         return self.routes.authenticator
+
+    @property
+    def coordinators(self) -> Coordinators:
+        return self._owner.coordinators
 
     @property
     def client_host(self) -> str:
@@ -461,14 +460,14 @@ class Connection(asyncio.Protocol):
     # --- replies ----------------------------------------------------------------------------------------------------
 
     def defer(self, correlation_id: int) -> RequestContext:
-        """See ``handlers.context``: a fast path answers this frame from ``flush_batches()``."""
+        """See ``requests.context``: a fast path answers this frame from ``flush_batches()``."""
         assert self._route is not None
         context = RequestContext(self, self._route, correlation_id)
         self._defer(context)
         return context
 
     def reserve_reply(self) -> list[bytes]:
-        """See ``handlers.context``: reserves the place of a reply that is filled in at the end of the iteration."""
+        """See ``requests.context``: reserves the place of a reply that is filled in at the end of the iteration."""
         reply = self._replies.place()
         if self._deferring < 0:
             assert self._route is not None
@@ -575,15 +574,11 @@ class Connection(asyncio.Protocol):
         self.close()
 
     def unencodable(self, context: RequestContext, response: object) -> list[bytes]:
-        """UNKNOWN_SERVER_ERROR where a text is too long for the wire, as one that repeats a client's long name may be
-        (KafkaApis.handleError); what else can't be encoded is our mistake, and costs the connection."""
-        route, request = context.route, context.request
-        if request is not None and has_long_text(response):
-            instead = error_response(request, route.api_key, route.api_version, Err.UNKNOWN_SERVER_ERROR)
-            if instead is not None:
-                return route.frames_of(context.correlation_id, instead)
-        self.failed(context)
-        return []
+        """What goes out instead of a text that is too long; what else can't be encoded is our mistake, and costs the connection."""
+        frames = too_long(context, response)
+        if frames is None:
+            self.failed(context)
+        return frames or []
 
     def close(self) -> None:
         """Close once everything answered is written."""

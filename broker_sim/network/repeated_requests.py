@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from broker_sim.coordinator.client import Client
-    from broker_sim.handlers import Route
-    from broker_sim.handlers.context import RequestContext
-    from broker_sim.handlers.repeated import Again
+    from broker_sim.requests.context import RequestContext
+    from broker_sim.requests.repeated import Again
+    from broker_sim.requests.routes import Route
 
 __all__ = ["RepeatedRequests", "Template"]
 

@@ -10,8 +10,8 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 
-from broker_sim.handlers.context import RequestContext
 from broker_sim.network.reply_writer import WRITE_ALONE, ReplyWriter
+from broker_sim.requests.context import RequestContext
 
 __all__ = ["ReplyQueue"]
 

@@ -22,10 +22,13 @@ from typing import ClassVar
 from broker_sim.storage.record_slices import RecordSlice
 from kafka_wire.record_batch import RecordBatchError
 
-__all__ = ["CHUNK_BYTES", "WRITE_ALONE", "ReplyWriter"]
+__all__ = ["CHUNK_BYTES", "WRITE_ALONE", "WRITE_CHUNK", "ReplyWriter"]
 
 WRITE_ALONE = 65_536
 """A piece of at least that many bytes is given to the transport as it is: copying it costs more than a system call of its own."""
+
+WRITE_CHUNK = 262_144
+"""Bytes of replies that are collected before they are handed to the transport."""
 
 CHUNK_BYTES = 1 << 20
 """Bytes of a slice that are given to the transport at a time. The usual Fetch of 1 MiB is one system call so; in pieces of 64 KiB it

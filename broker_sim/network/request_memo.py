@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker_sim.handlers.context import RequestContext
 from broker_sim.network.repeated_requests import RepeatedRequests
+from broker_sim.requests.context import RequestContext
 
 __all__ = ["NoMemo", "RequestMemo"]
 

@@ -15,8 +15,8 @@ from broker_sim.authentication.authenticator import LONGEST_TOKEN, State
 
 if TYPE_CHECKING:
     from broker_sim.common.clock import Timer
-    from broker_sim.handlers.context import Later
     from broker_sim.network.connection import Connection
+    from broker_sim.requests.context import Later
 
 __all__ = ["SaslTokens"]
 

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 
 from broker_sim.common.refusals import Refusals
 from broker_sim.common.text import UsageError, short
-from broker_sim.handlers import Listener, LookUp, Routes
 from broker_sim.network.connection import Connection, log
+from broker_sim.requests.routes import Listener, LookUp, Routes
 
 if TYPE_CHECKING:
     from broker_sim.common.clock import Clock, Timer
-    from broker_sim.handlers.context import Accepted, Tap
     from broker_sim.metadata.cluster_state import Broker
     from broker_sim.network.connection_limits import ConnectionLimits
     from broker_sim.network.tls import TlsProtocol
+    from broker_sim.requests.context import Accepted, Tap
     from broker_sim.runtime.coordinators import Coordinators
 
 __all__ = ["BrokerServer", "bind_error", "listen", "listen_on"]
@@ -276,7 +276,7 @@ class BrokerServer:
         """How a new connection of this listener looks its requests up."""
         if listener.security is None or listener.security.sasl is None:
             return self.routes
-        from broker_sim.handlers.authentication import AuthenticatingRoutes
+        from broker_sim.requests.authenticating import AuthenticatingRoutes
 
         return AuthenticatingRoutes(self.routes, listener.security.sasl)
 

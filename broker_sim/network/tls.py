@@ -18,8 +18,8 @@ from broker_sim.network.connection import Connection
 
 if TYPE_CHECKING:
     from broker_sim.authentication.authenticator import Authenticator
-    from broker_sim.handlers import Listener
     from broker_sim.network.server import BrokerServer
+    from broker_sim.requests.routes import Listener
 
 __all__ = ["TlsProtocol"]
 

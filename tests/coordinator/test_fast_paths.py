@@ -20,11 +20,11 @@ import pytest
 from broker_sim.common.chance import Chance
 from broker_sim.common.clock import ManualClock
 from broker_sim.config.settings import BrokerConfig
-from broker_sim.handlers import Route, Routes
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, ClusterState
 from broker_sim.network.connection import Connection
 from broker_sim.network.request_memo import RequestMemo
 from broker_sim.network.server import BrokerServer
+from broker_sim.requests.routes import Route, Routes
 from broker_sim.runtime.coordinators import Coordinators
 from broker_sim.runtime.group_coordinator import GroupCoordinator
 from broker_sim.runtime.log_reading import log_batches, records_of

@@ -13,7 +13,7 @@ import pytest
 
 from broker_sim.coordinator.classic.group import ClassicGroup, Member, State
 from broker_sim.coordinator.shard import Shard
-from broker_sim.handlers import Route
+from broker_sim.requests.routes import Route
 from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

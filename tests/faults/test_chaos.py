@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_sim.faults.facts import RequestFacts
 from broker_sim.faults.selectors import Asked, Selector, fits
+from broker_sim.requests.facts import RequestFacts
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.errors import Err
 from tests.faults.rig import Rig, commit, heartbeat, until

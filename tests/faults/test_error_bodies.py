@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.handlers.error_response import error_response
+from broker_sim.requests.error_response import error_response
 from kafka_wire.api_keys import API_NAMES, KAFKA_VERSIONS, advertised
 from kafka_wire.codec import encode
 from kafka_wire.errors import Err

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from broker_sim.handlers.error_response import error_response, first_error
 from broker_sim.handlers.k01_fetch import AT_PARTITIONS
+from broker_sim.requests.error_response import error_response, first_error
 from kafka_wire.api_keys import ApiKey, advertised
 from kafka_wire.codec import decode, encode
 from kafka_wire.errors import Err

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from broker_sim.faults.bodies import MOST_BYTES, MOST_TEXT, MOST_VALUES, to_json
-from broker_sim.faults.facts import RequestFacts, carried_by, facts_of
+from broker_sim.requests.bodies import MOST_BYTES, MOST_TEXT, MOST_VALUES, to_json
+from broker_sim.requests.facts import RequestFacts, carried_by, facts_of
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.codec import encode
 from kafka_wire.messages import consumer_protocol as consumers

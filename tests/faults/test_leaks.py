@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.handlers.context import InterceptedContext
+from broker_sim.requests.context import InterceptedContext
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.faults.rig import Rig, commit, heartbeat, until
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker_sim.handlers.error_response import first_error, plain_answer
-from broker_sim.handlers.traits import ErrorRequest
+from broker_sim.requests.error_response import first_error, plain_answer
+from broker_sim.requests.traits import ErrorRequest
 from kafka_wire.errors import Err
 from kafka_wire.schema import ERROR_TEXT, Api, Entity, array, int16, int32, int64, message, string, struct
 

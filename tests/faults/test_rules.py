@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_sim.common.text import UsageError
-from broker_sim.faults.facts import RequestFacts
 from broker_sim.faults.rules import RULE_KEYS, VERDICTS, ActionKind, rule_from
 from broker_sim.faults.selectors import Asked, fits, selector_from
+from broker_sim.requests.facts import RequestFacts
 from kafka_wire.api_keys import API_NAMES, ApiKey, advertised
 from kafka_wire.errors import Err
 

@@ -9,7 +9,7 @@ import pytest
 
 from broker_sim.coordinator.classic.vote import string_hash
 from broker_sim.coordinator.share_state.state import ShareKey, _encoded_key
-from broker_sim.handlers.context import _client
+from broker_sim.requests.context import _client
 from broker_sim.runtime import group_coordinator, journal_observer, share_state_coordinator, transaction_coordinator
 from broker_sim.storage import java_hash
 from kafka_wire.remembered import remembered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker_sim.handlers import supported
+from broker_sim.requests.routes import supported
 from kafka_wire.api_keys import message_class
 from kafka_wire.codec import encode
 from kafka_wire.frame import encode_request_header, frame

@@ -13,10 +13,10 @@ from typing import Any
 
 from broker_sim.common.clock import ManualClock
 from broker_sim.config.settings import BrokerConfig
-from broker_sim.handlers import Route, Routes
-from broker_sim.handlers.context import FastHandler, RequestContext
 from broker_sim.network.connection import Connection
 from broker_sim.network.server import BrokerServer
+from broker_sim.requests.context import FastHandler, RequestContext
+from broker_sim.requests.routes import Route, Routes
 from kafka_wire.codec import decode_from, encode
 from kafka_wire.frame import encode_request_header, frame, response_is_tagged
 from kafka_wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from broker_sim.handlers import Routes, handler_modules
+from broker_sim.requests.routes import Routes, handler_modules
 from kafka_wire.api_keys import KAFKA_VERSIONS
 from kafka_wire.errors import Err
 from kafka_wire.frame import frame

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.handlers.context import RequestContext
+from broker_sim.requests.context import RequestContext
 from kafka_wire.codec import decode, encode
 from kafka_wire.frame import encode_request_header, frame
 from kafka_wire.messages.k12_heartbeat import HeartbeatResponse

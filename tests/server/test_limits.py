@@ -10,9 +10,10 @@ import pytest
 
 from broker_sim import Cluster
 from broker_sim.common import process_memory
-from broker_sim.handlers.context import RequestContext
-from broker_sim.network.connection import WRITE_CHUNK, Connection
+from broker_sim.network.connection import Connection
+from broker_sim.network.reply_writer import WRITE_CHUNK
 from broker_sim.network.waiting_bytes import READ_AHEAD
+from broker_sim.requests.context import RequestContext
 from kafka_wire.messages.k12_heartbeat import HeartbeatResponse
 from kafka_wire.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from tests.support import processes
@@ -182,7 +183,7 @@ def test_every_request_is_read_at_the_limit_of_open_files() -> None:
     """What is loaded at the start needs no file at an API's first request."""
     source = """
 import resource
-from broker_sim.handlers import Routes, load_handlers, supported
+from broker_sim.requests.routes import Routes, load_handlers, supported
 assert list(load_handlers())
 resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
 routes = Routes("4.1")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.handlers.context import RequestContext
+from broker_sim.requests.context import RequestContext
 from broker_sim.runtime.asking import DEFERRED, Deferred
 from kafka_wire.messages.k12_heartbeat import HeartbeatResponse
 from kafka_wire.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse

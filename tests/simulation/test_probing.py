@@ -12,9 +12,9 @@ import pytest
 from broker_sim.coordinator.transaction import queries
 from broker_sim.coordinator.transaction.state import TransactionState
 from broker_sim.handlers import k01_fetch, k18_api_versions
-from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata import leader_election, log_maintenance
 from broker_sim.metadata.topics import Partition
+from broker_sim.requests.context import RequestContext
 from broker_sim.simulation import simulate
 from broker_sim.simulation.checks.answers import InvariantBroken
 from broker_sim.simulation.checks.leaders import Leaders

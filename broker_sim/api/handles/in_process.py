@@ -6,15 +6,15 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import duration_ms
-from broker_sim.handlers import Routes
-from broker_sim.handlers.context import RequestContext
 from broker_sim.journal import INSIDE, WaitTimeout
+from broker_sim.requests.context import RequestContext
+from broker_sim.requests.routes import Routes
 from broker_sim.runtime.asking import DEFERRED
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
-    from broker_sim.handlers import Route
     from broker_sim.metadata.cluster_state import Broker
+    from broker_sim.requests.routes import Route
     from broker_sim.runtime.coordinators import Coordinators
     from kafka_wire.api_keys import ApiKey
 

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from broker_sim.api.wait import TIMEOUT, until
-from broker_sim.faults.facts import RequestFacts, carried_by
 from broker_sim.faults.selectors import Asked, Selector
 from broker_sim.fields.kinds import Count
 from broker_sim.journal import Seen, request_text
+from broker_sim.requests.facts import RequestFacts, carried_by
 from kafka_wire.api_keys import API_NAMES
 
 if TYPE_CHECKING:

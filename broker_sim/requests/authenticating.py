@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.authentication import AuthenticationFailed
 from broker_sim.authentication.authenticator import LONGEST_TOKEN, Authenticator, State
-from broker_sim.handlers import Route, Routes, UnsupportedRequest, wrong_size
-from broker_sim.handlers.error_response import after_failure_delay, error_response, refuse_client
+from broker_sim.requests.error_response import after_failure_delay, error_response, refuse_client
+from broker_sim.requests.routes import Route, Routes, UnsupportedRequest, wrong_size
 from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.authentication.security import Sasl
-    from broker_sim.handlers.context import ConnectionLike, RequestContext
+    from broker_sim.requests.context import ConnectionLike, RequestContext
 
 __all__ = ["AuthenticatingRoutes"]
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.handlers import traits_of
-from broker_sim.handlers.traits import ErrorRequest, HealthyRow, SessionPartitions
+from broker_sim.requests.routes import traits_of
+from broker_sim.requests.traits import ErrorRequest, HealthyRow, SessionPartitions
 from kafka_wire.api_keys import message_class
 from kafka_wire.errors import Err
 from kafka_wire.schema import ERROR_TEXT, Entity, EntityBy, FieldSpec
@@ -24,10 +24,10 @@ from kafka_wire.wire import MAX_STRING
 
 if TYPE_CHECKING:
     from broker_sim.common.clock import Timer
-    from broker_sim.handlers.context import RequestContext
     from broker_sim.metadata.cluster_state import ClusterState
+    from broker_sim.requests.context import RequestContext
 
-__all__ = ["after_failure_delay", "error_response", "first_error", "has_long_text", "plain_answer", "refuse_client"]
+__all__ = ["after_failure_delay", "error_response", "first_error", "plain_answer", "refuse_client", "too_long"]
 
 
 _READ_MS = 100
@@ -53,14 +53,24 @@ def error_response(
     return plain_answer(message_class(api_key, "Response"), error_request) if failed is None else failed(error_request)
 
 
-def has_long_text(message: Any) -> bool:
+def too_long(context: RequestContext, response: object) -> list[bytes] | None:
+    """The reply that goes out where a text of a response is too long for the wire, as one that repeats a client's long name may be:
+    UNKNOWN_SERVER_ERROR (KafkaApis.handleError). None where that is not so, or the API has no such response."""
+    route, request = context.route, context.request
+    if request is None or not _has_long_text(response):
+        return None
+    instead = error_response(request, route.api_key, route.api_version, Err.UNKNOWN_SERVER_ERROR)
+    return None if instead is None else route.frames_of(context.correlation_id, instead)
+
+
+def _has_long_text(message: Any) -> bool:
     """Whether a text in a message, at any depth, is longer than the wire has room for."""
     if isinstance(message, str):
         return len(message) * 4 > MAX_STRING and len(message.encode(errors="replace")) > MAX_STRING
     if isinstance(message, list):
-        return any(map(has_long_text, message))
+        return any(map(_has_long_text, message))
     fields = getattr(type(message), "__fields__", ())
-    return any(has_long_text(getattr(message, name)) for name, _ in fields)
+    return any(_has_long_text(getattr(message, name)) for name, _ in fields)
 
 
 def plain_answer(cls: type, error_request: ErrorRequest) -> Any:

@@ -73,8 +73,8 @@ from kafka_wire.remembered import remembered
 if TYPE_CHECKING:
     from broker_sim.authentication.authenticator import Authenticator
     from broker_sim.common.clock import Timer
-    from broker_sim.handlers import Listener, LookUp, Route, Routes
     from broker_sim.metadata.cluster_state import Broker
+    from broker_sim.requests.routes import Listener, LookUp, Route, Routes
     from broker_sim.runtime.coordinators import Coordinators
 
 __all__ = [
@@ -123,7 +123,9 @@ class Accepted(Protocol):
 class ConnectionLike(Accepted, Protocol):
     """What handlers may know of a connection."""
 
-    coordinators: Coordinators
+    @property
+    def coordinators(self) -> Coordinators:
+        """The coordinators of its cluster."""
 
     scratch: object | None
     """For the fast path of OffsetCommit: the layouts that have come on this connection; None at first."""

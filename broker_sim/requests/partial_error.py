@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from broker_sim.handlers import traits_of
+from broker_sim.requests.routes import traits_of
 from kafka_wire.errors import Err
 from kafka_wire.schema import ZERO_UUID, Entity
 

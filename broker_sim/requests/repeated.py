@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from broker_sim.handlers.context import RequestContext
+from broker_sim.requests.context import RequestContext
 
 __all__ = ["Again", "Repeated"]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from broker_sim.handlers.traits import SessionPartitions
+from broker_sim.requests.traits import SessionPartitions
 from kafka_wire.api_keys import message_class
 from kafka_wire.schema import ZERO_UUID, All, Entity, EntityBy, FieldSpec
 
