@@ -250,7 +250,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_start_loads_little_that_is_not_its_own() -> None:
     """What a start costs is what it imports, in whatever time: beside the program itself no more than half of asyncio again. Behind the
     ready line it goes on with handlers, as many as there is time for until the signal: they are left out."""
-    serve = "from broker_sim import handlers; handlers.load_handlers = lambda: iter(())\n"
+    serve = "from broker_sim.requests import routes; routes.load_handlers = lambda: iter(())\n"
     serve += "from broker_sim.cli.main import main; main(['serve', '--no-uvloop'])"
     served = processes.start([sys.executable, "-X", "importtime", "-c", serve])
     processes.line(served, "the ready line")
@@ -316,7 +316,7 @@ def test_the_bootstrap_line_waits_for_no_module_that_only_some_servers_need() ->
         loaded & {f"broker_sim.{name}" for name in ("storage.cleaner", "metadata.saved_state", "api.blocked_loop")}
         == set()
     )
-    assert sum(name.partition(".")[0] in ("broker_sim", "kafka_wire") for name in loaded) <= 95
+    assert sum(name.partition(".")[0] in ("broker_sim", "kafka_wire") for name in loaded) <= 97
 
 
 def test_a_secured_server_names_its_certificate_authority(serve: type[Served], tmp_path: Path) -> None:
