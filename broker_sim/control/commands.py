@@ -22,12 +22,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from broker_sim.common.commandline import BROKEN, CONTROL_PORT, DEADLINE, DONE, USAGE, Commands, add_command
-from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, nearest, unknown, visible_lines
 from broker_sim.control import on_groups, on_transactions, render, token
 from broker_sim.control.client import ControlClient, ControlFailed, Unreachable
 from broker_sim.control.on_journal import JournalQuery
-from broker_sim.control.operations import FORMER_OPERATIONS, Operation, find
+from broker_sim.control.operations import Operation, find
 from broker_sim.control.verbs import TEXTS, VERBS, Verb
 from broker_sim.fields.field import Field
 from broker_sim.fields.kinds import Choice, Duration, Flag
@@ -44,8 +43,6 @@ URL_VARIABLE = "BROKER_SIM_CONTROL"
 def spelled_out(words: Sequence[str]) -> list[str]:
     """A command with its verb, where that may be left away: ``state LOG STATE`` is ``state set LOG STATE``."""
     noun, rest = words[0], list(words[1:])
-    if rest and f"{noun}.{rest[0]}" in FORMER_OPERATIONS:
-        rest[0] = current(f"{noun}.{rest[0]}", FORMER_OPERATIONS, "the command").partition(".")[2]
     verbs = VERBS.get(noun, {})
     if "" in verbs or rest[:1] in (["-h"], ["--help"]) or (rest and rest[0] in verbs):
         return [noun, *rest]

@@ -17,7 +17,6 @@ from broker_sim.fields.kafka import ApiName, ErrorCode
 from broker_sim.fields.kinds import Choice, Count, Flag, Text
 from broker_sim.journal import EVENTS, groups_in, request_text
 from broker_sim.journal.files import plain
-from broker_sim.journal.vocabulary import current_kind
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
@@ -38,7 +37,7 @@ def _event_names() -> Iterable[str]:
     "GET /journal",
     Field("since", Count(0), "only events after this sequence number", default=0),
     Field("limit", Count(1, 1_000_000), "maximum number of events; the latest are returned"),
-    Field("event", Choice(_event_names, present=current_kind), "only this kind of event", example="request"),
+    Field("event", Choice(_event_names), "only this kind of event", example="request"),
     Field(
         "api",
         ApiName(),
@@ -74,7 +73,7 @@ def _examine_next(given: dict[str, Any]) -> None:
     "GET /journal/next",
     Field(
         "event",
-        Choice(_event_names, present=current_kind),
+        Choice(_event_names),
         "this kind of event (default: response)",
         example="response",
     ),
@@ -121,9 +120,7 @@ def recent_histories(journal: Journal, since: int = 0) -> str:
     return "\n".join([*lines, f"unanswered: {', '.join(waiting)}"] if waiting else lines)
 
 
-@operation(
-    "journal.recent", "GET /journal/recent", answer={"text": "string"}, former=("journal.story", "/journal/story")
-)
+@operation("journal.recent", "GET /journal/recent", answer={"text": "string"})
 async def describe_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Describe the recent history of every group, refused clients and unanswered requests: for a failed test's report."""
     return {"text": recent_histories(cluster.observe())}

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, unknown
 from broker_sim.control import (
     on_brokers,
@@ -30,7 +29,7 @@ from broker_sim.control.resolve import log_of
 from broker_sim.control.table import OPERATIONS as DECLARED
 from broker_sim.control.table import NotThere, Operation
 
-__all__ = ["FORMER_OPERATIONS", "OPERATIONS", "NotThere", "Operation", "UsageError", "check", "log_of", "perform"]
+__all__ = ["OPERATIONS", "NotThere", "Operation", "UsageError", "check", "log_of", "perform"]
 
 FAMILIES = (
     on_brokers,
@@ -52,13 +51,9 @@ OPERATIONS: dict[str, Operation] = dict(
 )  # their order does not depend on that of imports
 
 
-FORMER_OPERATIONS = {operation.former[0]: name for name, operation in OPERATIONS.items() if operation.former}
-"""Former name of an operation -> the present one."""
-
-
 def find(name: str) -> Operation:
-    """The operation of that name. Warns (FutureWarning) of a former name. Raises UsageError with the nearest there is."""
-    operation = OPERATIONS.get(current(name, FORMER_OPERATIONS, "the operation"))
+    """The operation of that name. Raises UsageError with the nearest there is."""
+    operation = OPERATIONS.get(name)
     if operation is None:
         raise unknown("operation", name, OPERATIONS)
     return operation

@@ -86,7 +86,6 @@ def route(method: str, raw_path: str) -> OperationRoute:
 
 def _templates() -> list[tuple[list[str], Operation, str]]:
     made = [(operation.path, operation, "") for operation in OPERATIONS.values()]
-    made += [(operation.former[1], operation, "") for operation in OPERATIONS.values() if operation.former]
     made += [
         (f"{OPERATIONS[name].path}.{form}", OPERATIONS[name], form) for name, forms in FORMS.items() for form in forms
     ]

@@ -38,7 +38,7 @@ class Operation:
     ``on`` "clusters": the handler gets the `Clusters` of the process and not one of them. ``method`` and ``path``: its way in below
     /v1/clusters/ID (or below /v1, for "clusters"); names in braces are parameters. ``answer`` is the shape of what it returns
     (see openapi.py), ``errors``: HTTP statuses beside the usual ones. ``examine`` looks at several parameters together, before anything
-    is done. ``former``: its name and path until the last release, which are accepted for one more.
+    is done.
     """
 
     name: str
@@ -52,7 +52,6 @@ class Operation:
     waits: bool = False
     examine: Callable[[dict[str, Any]], None] | None = None
     errors: tuple[int, ...] = field(default=())
-    former: tuple[str, str] | None = None
 
     def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters in their types, with defaults, in the order of their declaration. Raises UsageError."""

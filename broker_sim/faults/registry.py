@@ -72,10 +72,6 @@ class Fault:
         """Wait until it has matched ``n`` times in total. Raises WaitTimeout after ``timeout`` of real time."""
         return self._wait(n, duration_ms(timeout, "timeout"))
 
-    def hit(self, n: int = 1, timeout: object = "10s") -> Coroutine[Any, Any, None]:
-        """The former name of `wait`."""
-        return self.wait(n, timeout)
-
     async def _wait(self, n: int, timeout_ms: int) -> None:
         if self.hits >= n:
             return

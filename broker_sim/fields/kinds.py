@@ -269,16 +269,10 @@ class Password(Text):
 
 
 class Choice(FieldKind[str]):
-    """One of the names that ``known`` gives, in any case. ``label``: what one is called in errors, where not by the field's name.
-    ``present``: turns a former name, which is accepted with a warning, into the present one, and returns other names unchanged."""
+    """One of the names that ``known`` gives, in any case. ``label``: what one is called in errors, where not by the field's name."""
 
-    def __init__(
-        self,
-        known: Callable[[], Iterable[str]] | Iterable[str],
-        label: str = "",
-        present: Callable[[str], str] | None = None,
-    ) -> None:
-        self.known, self.label, self.present = known, label, present
+    def __init__(self, known: Callable[[], Iterable[str]] | Iterable[str], label: str = "") -> None:
+        self.known, self.label = known, label
 
     def names(self) -> list[str]:
         """What may be chosen; ``known`` may be a function, so that what it needs is imported late."""
@@ -287,8 +281,7 @@ class Choice(FieldKind[str]):
     def read(self, value: object, what: str = "") -> str:
         names = self.names()
         named = {name.lower(): name for name in names}
-        word = str(value).strip().lower()
-        known = named.get(word if self.present is None else self.present(word))
+        known = named.get(str(value).strip().lower())
         if known is None:
             raise unknown(self.label or what or "choice", value, names)
         return known

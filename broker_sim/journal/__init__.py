@@ -30,15 +30,11 @@ from broker_sim.common.answers import errors_of, named_topics, rows
 from broker_sim.common.text import UsageError, duration_ms, duration_text, unknown
 from broker_sim.journal.files import JournalError, JournalFiles, plain, read
 from broker_sim.journal.vocabulary import (
-    ACTION_FIELDS,
     ALWAYS,
     DESCRIPTIONS,
     EVENTS,
     PARTS,
     Event,
-    current_action,
-    current_field,
-    current_kind,
     problems,
 )
 from kafka_wire.api_keys import API_NAMES
@@ -326,17 +322,11 @@ class _Wanted:
         answered: bool,
         fields: Mapping[str, object],
     ) -> None:
-        event = None if event is None else current_kind(event)
         if event is not None and event not in EVENTS:
             raise unknown("event", event, EVENTS)
         if answered and event not in (None, "response"):
             raise UsageError(f"answered=True looks for a response, not for {event!r}")
         self.event = event or ("response" if answered else "request" if api is not None else None)
-        fields = {current_field(self.event, name): value for name, value in fields.items()}
-        for name in ACTION_FIELDS:
-            action = fields.get(name)
-            if self.event is not None and isinstance(action, str):
-                fields[name] = current_action(self.event, action)
         self.journal, self.group, self.fields = journal, group, fields
         self.api = None if api is None else api_name(api)
         kinds = EVENTS if self.event is None else {self.event: {**EVENTS["request"], **EVENTS[self.event]}}

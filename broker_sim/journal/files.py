@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from broker_sim.common.text import UsageError
-from broker_sim.journal.vocabulary import Event, with_current_names
+from broker_sim.journal.vocabulary import Event
 
 _FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)  # Windows has the second alone
 
@@ -138,4 +138,4 @@ def _read_file(path: Path) -> Iterator[Event]:
                 raise JournalError(
                     f"{path}, line {number} is not an event of a journal (a JSON object with the key event)"
                 )
-            yield with_current_names(record)
+            yield record

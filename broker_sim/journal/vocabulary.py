@@ -5,24 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from broker_sim.common.former_names import current
 from kafka_wire.group_states import GROUP_STATES
 
 __all__ = [
-    "ACTION_FIELDS",
     "ALWAYS",
     "DESCRIPTIONS",
     "EVENTS",
-    "FORMER_ACTIONS",
-    "FORMER_EVENTS",
-    "FORMER_FIELDS",
     "PARTS",
     "Event",
-    "current_action",
-    "current_field",
-    "current_kind",
     "problems",
-    "with_current_names",
 ]
 
 Event = dict[str, Any]
@@ -390,101 +381,6 @@ PARTS: dict[str, dict[str, str]] = {
     },
 }
 """The objects inside of events."""
-
-
-FORMER_EVENTS = {
-    "staged": "pending_offsets",
-    "stable": "last_stable_offset",
-    "share": "share_partition",
-    "lost": "data_loss",
-}
-"""Former kinds of events -> the present ones."""
-FORMER_ACTIONS = {
-    "pending_offsets": {"staged": "pending", "passed over": "superseded"},
-    "last_stable_offset": {"held": "blocked", "free": "unblocked"},
-    "share_partition": {"dropped": "unloaded"},
-    "delivery": {"given back": "session closed"},
-}
-"""Kind of event -> former values of its fields `ACTION_FIELDS` -> the present ones."""
-ACTION_FIELDS = ("action", "refused_action")
-"""The fields that contain actions."""
-FORMER_FIELDS = {
-    "delivery": {"said": "refused_action"},
-    "client": {"says": "reports"},
-    "transaction": {"ends": "result"},
-    "marker": {"ends": "result"},
-}
-"""Kind of event -> former names of its fields -> the present ones."""
-
-
-FORMER_MEMBER_FIELDS = {
-    "epochs": {
-        "gives_up": "pending_revocation",
-        "lacks": "pending_assignment",
-        "tasks_given_up": "tasks_pending_revocation",
-        "tasks_lacking": "tasks_pending_assignment",
-    },
-    "group": {"waits": "deferred"},
-}
-"""Kind of event -> former names of its members' fields -> the present ones."""
-
-
-def with_current_names(event: Event) -> Event:
-    """An event of a journal that an earlier version wrote, with its present names; other events are returned unchanged."""
-    kind = event.get("event")
-    if not isinstance(kind, str):
-        return event
-    now = FORMER_EVENTS.get(kind, kind)
-    changed: dict[str, Any] = {} if now == kind else {"event": now}
-    for former, present in FORMER_FIELDS.get(now, {}).items():
-        if former in event:
-            changed[present] = event[former]
-    if now in FORMER_ACTIONS:
-        for name in ACTION_FIELDS:
-            action = changed.get(name, event.get(name))
-            if isinstance(action, str) and action in FORMER_ACTIONS[now]:
-                changed[name] = FORMER_ACTIONS[now][action]
-    if now in FORMER_MEMBER_FIELDS:
-        former_fields = FORMER_MEMBER_FIELDS[now]
-        changed |= _current_members(event, former_fields)
-        for name in ("before", "after"):
-            if members := _current_members(event.get(name), former_fields):
-                changed[name] = event[name] | members
-    if not changed:
-        return event
-    return {name: value for name, value in event.items() if name not in FORMER_FIELDS.get(now, {})} | changed
-
-
-def _current_members(shown: object, former: Mapping[str, str]) -> dict[str, Any]:
-    """``members`` of an event or of a snapshot with the present names of their fields; nothing if no field has a former one."""
-    rows = shown.get("members") if isinstance(shown, dict) else None
-    if not isinstance(rows, list) or not any(name in row for row in rows if isinstance(row, dict) for name in former):
-        return {}
-    return {
-        "members": [
-            {former.get(name, name): value for name, value in row.items()} if isinstance(row, dict) else row
-            for row in rows
-        ]
-    }
-
-
-def current_kind(kind: str, place: str = "") -> str:
-    """The present name of a kind of event that a user wrote; a former one is warned of, at ``place``."""
-    return current(kind, FORMER_EVENTS, "the journal event", place)
-
-
-def current_action(kind: str, action: str, place: str = "") -> str:
-    """As `current_kind`: the present value of one of `ACTION_FIELDS` of an event of that (present) kind."""
-    return current(action, FORMER_ACTIONS.get(kind, {}), f"the action of the journal event {kind!r},", place)
-
-
-def current_field(kind: str | None, name: str, place: str = "") -> str:
-    """As `current_kind`: the present name of a field of an event of that (present) kind, None: of any kind."""
-    kinds = FORMER_FIELDS if kind is None else {kind: FORMER_FIELDS.get(kind, {})}
-    former = {was: now for fields in kinds.values() for was, now in fields.items()}
-    return current(
-        name, former, f"the field of the journal event {kind!r}," if kind else "the field of journal events", place
-    )
 
 
 def problems(event: Mapping[str, Any]) -> list[str]:

@@ -21,7 +21,7 @@ from typing import Any
 
 from broker_sim.common.commandline import BROKEN, DONE, USAGE, add_command, setting
 from broker_sim.common.text import UsageError, duration_ms, visible
-from broker_sim.pipeline.finding import KINDS, SEVERITIES, current_kind, matching
+from broker_sim.pipeline.finding import KINDS, SEVERITIES, matching
 
 ENGINES = ("auto", "duckdb", "spark")
 
@@ -163,7 +163,6 @@ def _add_run(verbs: Any) -> None:
         "--fail-on",
         action="append",
         default=[],
-        type=current_kind,
         choices=[*SEVERITIES, *KINDS],
         metavar="WHAT",
         help=f"exit code 4 for such a finding; repeatable: a severity, {', '.join(SEVERITIES)} (this one or worse), or a kind of"

@@ -8,12 +8,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from broker_sim.common.former_names import current
 from broker_sim.pipeline.facts import Row
 
 __all__ = [
     "CERTAINTIES",
-    "FORMER_KINDS",
     "KINDS",
     "LAGS",
     "LINES_ALONE",
@@ -26,7 +24,6 @@ __all__ = [
     "Finding",
     "by_group",
     "certainty_of",
-    "current_kind",
     "matching",
 ]
 
@@ -94,27 +91,6 @@ KINDS = {
     "unreadable input": "a part of the input was unreadable",
 }
 """Each kind of finding, and what it reports."""
-FORMER_KINDS = {
-    "silence": "no records",
-    "restless": "frequent rebalances",
-    "slow": "slow rebalance",
-    "lost": "session expired",
-    "poll": "poll timeout",
-    "gone": "departed",
-    "moved": "coordinator moved",
-    "epoch": "leader epoch",
-    "unclean": "unclean election",
-    "from the end": "started at latest",
-    "beyond": "beyond log end",
-    "below": "below log start",
-    "refused": "refused commits",
-    "deleted": "deleted offsets",
-    "unready": "not ready",
-    "hot": "hotspot",
-    "placed": "misplaced groups",
-    "skipped": "unreadable input",
-}
-"""Former name of a kind -> its present one. ``--fail-on`` takes the former ones, and findings.json of an earlier version has them."""
 
 WITNESSES = 3
 """So many groups must agree on the number of partitions of `__consumer_offsets`: fewer do not show it."""
@@ -181,11 +157,6 @@ def _short_line(text: str) -> str:
         return text.rpartition("/")[2]
     group = f" ({match['group']})" if match["group"] else ""
     return f"{match['file'].rpartition('/')[2]}:{match['line']}{group}"
-
-
-def current_kind(name: str) -> str:
-    """The kind of finding, or the severity, that ``--fail-on`` names. Warns (FutureWarning) of a former name."""
-    return current(name, FORMER_KINDS, "--fail-on: the kind of finding")
 
 
 def certainty_of(rows: Iterable[Row]) -> str:

@@ -24,7 +24,7 @@ from broker_sim.explain.epoch_steps import REMOVED_BY, EpochSteps
 from broker_sim.explain.events import Call, GroupSnapshot, items, names_in, number, table, text
 from broker_sim.explain.model import History
 from broker_sim.explain.rebalances import Cause
-from broker_sim.journal.vocabulary import ALWAYS, with_current_names
+from broker_sim.journal.vocabulary import ALWAYS
 from broker_sim.journal.vocabulary import EVENTS as KINDS
 from broker_sim.pipeline.cause_changes import subscribed
 from broker_sim.pipeline.journal_files import Range, lines
@@ -133,8 +133,6 @@ def row_of(line: bytes, position: int, where: LineSource) -> Row:
         missing = [name for name, value in (("event", kind), ("seq", seq), ("ts_ms", ts_ms)) if value is None]
         why = f"{' and '.join(missing)} missing" if missing else "its kind is no text"
         return skipped_row(where, position, len(line), f"no event of a journal: {why}")
-    written, event = event, with_current_names(event)
-    kind = event["event"]
     row: Row = {
         "run_id": where.run_id,
         "journal": where.journal,
@@ -151,7 +149,7 @@ def row_of(line: bytes, position: int, where: LineSource) -> Row:
         row["unknown"] = [name for name in event if name not in known]
     _common(event, row)
     if kind == "epochs":
-        row["detail"] = words if event is written else json.dumps(event)
+        row["detail"] = words
     read = _READERS.get(kind)
     if read is not None:
         read(event, row)

@@ -32,7 +32,6 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, unknown
 from broker_sim.pipeline.files import base_name, names_of, parent
 from broker_sim.pipeline.journal_events import batches, rows_in
@@ -48,7 +47,7 @@ from broker_sim.pipeline.journal_files import (
 )
 from broker_sim.pipeline.offsets_source import TASKS
 from broker_sim.pipeline.schemas import SKIPPED
-from broker_sim.pipeline.tables.events import EVENTS, FORMER_COLUMNS
+from broker_sim.pipeline.tables.events import EVENTS
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -156,7 +155,7 @@ class SkippedJournal(DataSource):
 def _names(schema: Any) -> list[str]:
     """The columns that are asked for, in the user's words. Raises UsageError for one that isn't."""
     for name in schema.names:
-        if current(name, FORMER_COLUMNS, "the column of sim_journal") not in EVENTS.names:
+        if name not in EVENTS.names:
             raise unknown("column", name, EVENTS.names, of="sim_journal")
     return list(schema.names)
 
@@ -166,7 +165,7 @@ class _RangeReading:
 
     def __init__(self, options: JournalOptions, names: list[str]) -> None:
         self.options, self.names = options, names
-        self.columns = EVENTS.only(FORMER_COLUMNS.get(name, name) for name in names)
+        self.columns = EVENTS.only(names)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, JournalPartition)

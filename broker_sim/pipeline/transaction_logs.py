@@ -35,7 +35,6 @@ from broker_sim.explain.transactions import (
     TransactionHistory,
     transactions,
 )
-from broker_sim.journal.vocabulary import with_current_names
 from broker_sim.pipeline.segments import Skipped
 from broker_sim.pipeline.state_logs import ReportSkipped, batch_headers, records_of
 from kafka_wire import transaction_log
@@ -275,7 +274,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
         event = json.loads(line)
     except ValueError:
         return None
-    return with_current_names(event) if isinstance(event, dict) else None
+    return event if isinstance(event, dict) else None
 
 
 def _journal_row(transaction: TransactionHistory, result: JournalTransactions) -> dict[str, Any]:

@@ -33,7 +33,6 @@ from broker_sim.common.text import UsageError, clock, duration_text
 from broker_sim.explain.phrases import count
 from broker_sim.pipeline import files
 from broker_sim.pipeline import inputs as places
-from broker_sim.pipeline.finding import FORMER_KINDS
 from broker_sim.pipeline.lines import reading
 from broker_sim.pipeline.lines.reading import LineFile
 from broker_sim.pipeline.metrics import Metrics, MetricsSnapshot
@@ -41,7 +40,7 @@ from broker_sim.pipeline.output import Folder, is_remote
 from broker_sim.pipeline.progress import Steps
 from broker_sim.pipeline.run import JobFailed, PipelineRun, RunOptions, at_work, spark_s_reason
 from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, TableSchema
-from broker_sim.pipeline.tables.events import EVENTS, skipped, with_current_causes
+from broker_sim.pipeline.tables.events import EVENTS, skipped
 from broker_sim.pipeline.tables.offset_log import journal_log, offset_log
 
 if TYPE_CHECKING:
@@ -164,9 +163,8 @@ class PipelineWatch:
 
 def _key(finding: Mapping[str, Any]) -> str:
     """What makes it the same finding."""
-    kind = FORMER_KINDS.get(finding["kind"], finding["kind"])
-    began = None if kind in _ONCE else finding["at_ms"]
-    return json.dumps([kind, finding["group"], finding["log_partition"], began])
+    began = None if finding["kind"] in _ONCE else finding["at_ms"]
+    return json.dumps([finding["kind"], finding["group"], finding["log_partition"], began])
 
 
 def _signals(stop: Callable[[], object]) -> AbstractContextManager[None]:
@@ -383,7 +381,7 @@ class _WatchSession:
         try:
             with self.steps.step("tables and report") as step:
                 with self.lock:
-                    events, log = with_current_causes(self.events.frame()), self.log.frame()
+                    events, log = self.events.frame(), self.log.frame()
                 again = _RepeatedRun(self, events, log, over)
                 made = again.all()
                 step.done(count(len(made.findings), "finding"))

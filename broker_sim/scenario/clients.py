@@ -26,7 +26,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError, expected, installing, nearest, unknown
-from broker_sim.journal.vocabulary import FORMER_FIELDS, current_field
 from broker_sim.scenario.model import ClientPlan
 
 if TYPE_CHECKING:
@@ -137,11 +136,9 @@ class ScenarioClient(ABC):
         self._report(self.plan.name, "exited", code=code, text=words)
 
 
-def _report_in(line: str, client: str) -> tuple[str, dict[str, Any]]:
+def _report_in(line: str) -> tuple[str, dict[str, Any]]:
     """What a client reports with a line of its stdout, and the details. Raises ValueError, KeyError, AttributeError or TypeError."""
     details = json.loads(line)
-    for former in FORMER_FIELDS["client"].keys() & details.keys():
-        details[current_field("client", former, f"client {client}")] = details.pop(former)
     return str(details.pop("reports")), details
 
 
@@ -193,7 +190,7 @@ class ProcessClient(ScenarioClient):
         assert process.stdout is not None
         async for line in _lines(process.stdout):
             try:
-                reports, details = _report_in(line, self.plan.name)
+                reports, details = _report_in(line)
             except (ValueError, KeyError, AttributeError, TypeError):
                 self.errors.append(line)
                 continue

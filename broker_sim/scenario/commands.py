@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from broker_sim.simulation.virtual.recording import RunRecording
 
 from broker_sim.common.commandline import Commands, add_command, complain, seeds, terminable, whole
-from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, expected, visible, visible_lines
 
 __all__ = ["register", "run", "scenario"]
@@ -354,15 +353,12 @@ def _progress(line: str) -> None:
 
 def _clients(given: list[str]) -> dict[str, str]:
     """``KIND``, ``NAME=KIND`` or ``NAME=COMMAND`` -> by name, "*" for all."""
-    from broker_sim.scenario.model import FORMER_KINDS
-
     commands: dict[str, str] = {}
-    what = "--client: the kind of client"
     for option in given:
         name, equals, rest = option.partition("=")
         if not equals or " " in name or "/" in name:
             name, rest = "*", option
-        commands[current(name, FORMER_KINDS, what)] = current(rest, FORMER_KINDS, what)
+        commands[name] = rest
     return commands
 
 

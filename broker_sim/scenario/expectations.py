@@ -20,14 +20,12 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_sim.common.answers import errors_of
-from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, nearest, unknown
 from broker_sim.coordinator import shard
 from broker_sim.coordinator.transaction import shard as transaction_shard
 from broker_sim.fields.kafka import GROUP_STATE, ApiName, ErrorCode
 from broker_sim.fields.kinds import Choice, Count, FieldKind
 from broker_sim.journal import EVENTS
-from broker_sim.journal.vocabulary import ACTION_FIELDS, FORMER_FIELDS, current_action, current_field, current_kind
 from broker_sim.scenario.files import Table, count, flag, table_of, text
 from kafka_wire.errors import Err
 
@@ -146,23 +144,16 @@ class EventMatcher(Matcher):
         kind = self.fields.pop("event", None)
         if kind is None:
             kind = "response" if answered else "request"
-        if isinstance(kind, str):
-            kind = current_kind(kind, table.where("event"))
         if not isinstance(kind, str) or kind not in EVENTS:
             raise table.error(str(unknown("event", str(kind), EVENTS)), "event")
         known = {name.rstrip("?") for name in EVENTS[kind]}
         if kind == "response":
             known |= {name.rstrip("?") for name in EVENTS["request"]}
         for key in list(self.fields):
-            name = current_field(kind, key, table.where(key))
-            if name not in known:
+            if key not in known:
                 raise table.error(f"{kind}: {unknown('field', key, sorted({*known, 'count'}))}", key)
-            value = self.fields.pop(key)
             if key in _NAMES:
-                value = table.take(key, _known(key))
-            elif name in ACTION_FIELDS and isinstance(value, str):
-                value = current_action(kind, value, table.where(key))
-            self.fields[name] = value
+                self.fields[key] = table.take(key, _known(key))
         self.kind, self.hits = kind, 0
         self.what = f"{kind}: " + ", ".join(f"{key} {value}" for key, value in self.fields.items())
 
@@ -197,7 +188,6 @@ class ClientMatcher(EventMatcher):
     def __init__(self, table: Table) -> None:
         self.count = table.take("count", count, count(">=1"))
         client = self.client = table.take("client", text)
-        table.rename(FORMER_FIELDS["client"], "the field of the journal event 'client',")
         reports = table.take("reports", _report, "*")
         words = table.take("text", text, "*")
         self.kind, self.hits = "client", 0
@@ -266,10 +256,7 @@ def matcher_of(table: Table) -> Matcher:
 
 def _of_group(group: str, table: Table) -> Matcher:
     """The matcher of a group's committed offsets that decrease, or of the group's present state."""
-    change = table.peek("committed")
-    if isinstance(change, str):
-        change = current(change, _FORMER_CHANGES, "the change of committed offsets", table.where("committed"))
-    if change != "decreased":
+    if table.peek("committed") != "decreased":
         return GroupMatcher(group, table)
     table.take("committed", lambda value: value)
     return OffsetRegression(group)
@@ -299,8 +286,6 @@ def matchers_of(table: Table) -> list[Matcher]:
     return matchers
 
 
-_FORMER_CHANGES = {"went_back": "decreased"}
-"""Former names of changes of committed offsets."""
 _OF_GROUPS = ("state", "members", "generation", "lag_below", "committed", "leader", "reading")
 _HEADS = ("group", "api", "event", "client", "fault")
 _TIMERS = tuple(dict.fromkeys((*shard.TIMERS, *transaction_shard.TIMERS)))

@@ -12,11 +12,10 @@ only an error that prevents further checks is raised at once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, expected
 from broker_sim.fields.kinds import Count, Duration, FieldKind, Flag, ListOf, Text
 from broker_sim.fields.problems import WrongInput
@@ -150,14 +149,6 @@ class Table:
         left = [key for key in self._values if key not in self._known]
         self._known.update(dict.fromkeys(left))
         return {key: plain(self._values[key]) for key in left}
-
-    def rename(self, former: Mapping[str, str], what: str) -> None:
-        """Give keys that have a former name (former -> present) the present one, with a FutureWarning. ``what``: what the key names."""
-        for old in [key for key in self._values if key in former and former[key] not in self._values]:
-            new = current(old, former, what, self.where(old))
-            self._values = {new if key == old else key: value for key, value in self._values.items()}
-            if old in self._where:
-                self._where[new] = self._where.pop(old)
 
     def only(self, *known: str) -> None:
         """Note the keys that are none of these."""

@@ -35,7 +35,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from broker_sim.authentication.security import Security
-from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, unknown
 from broker_sim.config.effects import startup
 from broker_sim.config.settings import SECURITY_PROTOCOLS, BrokerConfig, ConfigError
@@ -66,8 +65,6 @@ KINDS = (
     *("aiokafka", "confluent", "kafka-python"),
     *("classic", "consumer", "share", "streams", "transactional", "external"),
 )
-FORMER_KINDS = {"epochs": "consumer", "crowd": "classic", "outside": "external"}
-"""Former kinds of clients -> the present ones."""
 SUBSCRIBE_BY_PATTERN = ("aiokafka", "confluent", "kafka-python", "consumer", "external")
 CLIENT_ACTIONS = ("start", "leave", "crash", "freeze", "thaw", "hang", "commit")
 SENDS = ("OffsetCommit", "OffsetDelete", "DeleteGroups")
@@ -180,7 +177,6 @@ def parse(table: Table, path: Path | None = None) -> Scenario:
     """The scenario of a table. Raises WrongFile with all that is wrong with it."""
     from broker_sim.scenario.references import examine
 
-    table.rename({"outside": "external", "story": "description"}, "the key")
     table.only("name", "description", "known", "cluster", "import", "topics", "external", "clients", "steps", "expect")
     sections = ["cluster", "topics", "clients", "steps"]
     unread = sections if table.errors else []  # one of them may be misspelled
@@ -321,7 +317,6 @@ def _imported(table: Table, path: Path | None) -> dict[str, str]:
 
 
 def _known(table: Table) -> dict[str, str]:
-    table.rename(FORMER_KINDS, "the kind of client")
     table.only(*KINDS)
     return {kind: table.take(kind, text, "") for kind in KINDS if kind in table}
 
@@ -371,9 +366,7 @@ def _clients(table: Table) -> list[ClientPlan]:
     from broker_sim.scenario.apps import SETTINGS
 
     name, many = table.take("name", text), table.take("count", Count(1, MAX_CLIENTS), 1)
-    place = table.where("kind")
-    kinds = Choice(KINDS, "kind of client", lambda kind: current(kind, FORMER_KINDS, "the kind of client", place))
-    kind, start = table.take("kind", kinds, "aiokafka"), table.take("start", flag, True)
+    kind, start = table.take("kind", Choice(KINDS, "kind of client"), "aiokafka"), table.take("start", flag, True)
     joins = table.take("joins", flag, True)
     settings = {key: table.take(key, reader, None) for key, reader in SETTINGS.items()}
     settings = {key: value for key, value in settings.items() if value is not None}

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from broker_sim.common.former_names import current
 from broker_sim.common.text import duration_text
 
 __all__ = ["BROKEN", "HELD", "LATE", "WRONG", "ExpectationResult", "ScenarioOptions", "ScenarioOutcome"]
@@ -68,12 +67,6 @@ class ScenarioOutcome:
     journal_hash: str | None = None
     """SHA-256 of all events, and the next of all turns of the loop; None outside virtual time."""
     schedule_hash: str | None = None
-
-    @property
-    def story(self) -> list[str]:
-        """The former name of `group_states`."""
-        current("story", {"story": "group_states"}, "the attribute of a scenario's outcome")
-        return self.group_states
 
     def report(self, *, width: int = 100, color: bool = False) -> str:
         """The verdict, and where it is broken what happened to the groups."""

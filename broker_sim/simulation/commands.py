@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker_sim.common.commandline import BROKEN, DONE, USAGE, Commands, add_command, seeds, terminable, whole
-from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, duration_ms, duration_text, unknown
 
 if TYPE_CHECKING:
@@ -253,10 +252,9 @@ def _check_clients(names: Iterable[str]) -> None:
 def _sweep(arguments: argparse.Namespace) -> int:
     from broker_sim.config.settings import parse_release
     from broker_sim.simulation.sweeps.sweep import SweepOptions, sweep
-    from broker_sim.simulation.workloads.catalogue import FORMER_WORKLOADS, WORKLOADS
+    from broker_sim.simulation.workloads.catalogue import WORKLOADS
 
-    given = [current(name, FORMER_WORKLOADS, "the workload") for name in [*arguments.workloads, *arguments.scenario]]
-    names = tuple(dict.fromkeys(given)) or tuple(WORKLOADS)
+    names = tuple(dict.fromkeys([*arguments.workloads, *arguments.scenario])) or tuple(WORKLOADS)
     if arguments.as_version is not None:
         parse_release(arguments.as_version)
     for name in names:

@@ -15,14 +15,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, duration_text, unknown
 from broker_sim.explain import recent
 from broker_sim.simulation import cluster
 from broker_sim.simulation.checks import answers
 from broker_sim.simulation.checks import invariants as invariants_of
 from broker_sim.simulation.checks.answers import InvariantBroken
-from broker_sim.simulation.checks.former_names import FORMER
 from broker_sim.simulation.checks.invariants import Invariants
 from broker_sim.simulation.checks.liveness import NotAlive, Unsafe, bound_s
 
@@ -70,7 +68,6 @@ class ClusterVerifier:
     """Listens to one cluster's journal from its start. ``waive``: invariants that are not judged; ``watch`` False: none are."""
 
     def __init__(self, sim: RunControl, kafka: SimCluster, *, waive: Collection[str], watch: bool) -> None:
-        waive = [current(name, FORMER, "the invariant") for name in waive]
         for name in waive:
             if name not in invariants():
                 raise unknown("invariant", name, invariants())

@@ -97,11 +97,6 @@ def test_short_forms(short: str, full: str) -> None:
     assert " ".join(spelled_out(short.split())) == full
 
 
-def test_the_former_name_of_a_command() -> None:
-    with pytest.warns(FutureWarning, match=r"the command 'journal\.story' is now called 'journal\.recent'"):
-        assert spelled_out(["journal", "story", "--json"]) == ["journal", "recent", "--json"]
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [

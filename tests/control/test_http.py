@@ -19,7 +19,6 @@ from broker_sim.api.cluster import Cluster
 from broker_sim.common.text import UsageError
 from broker_sim.control import on_journal, token
 from broker_sim.control.http import MAX_BODY, ControlServer
-from broker_sim.control.operations import find
 from tests.authentication.exchange import authenticate
 from tests.support.processes import DEADLINE_S
 from tests.support.wire import Wire
@@ -361,16 +360,6 @@ async def test_every_documented_path_is_served(control: Control) -> None:
             status, told = await control.ask(method.upper(), filled, **options)
             assert str(status) in entry["responses"], (method, path, status, told)
             assert told.get("kind") != "NoSuchPath", (method, path)
-
-
-async def test_the_former_path_of_an_operation_is_served(control: Control) -> None:
-    assert (
-        await control.ask("GET", "/v1/journal/story")
-        == await control.ask("GET", "/v1/journal/recent")
-        == (200, {"text": ""})
-    )
-    with pytest.warns(FutureWarning, match=r"the operation 'journal\.story' is now called 'journal\.recent'"):
-        assert find("journal.story").name == "journal.recent"
 
 
 async def test_a_port_that_is_taken_is_told(control: Control) -> None:

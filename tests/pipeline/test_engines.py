@@ -8,11 +8,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from broker_sim.explain.rebalances import Kind
 from broker_sim.pipeline.derived import derived
 from broker_sim.pipeline.duck.session import DuckSession
 from broker_sim.pipeline.engine import engine_of, functions
@@ -23,7 +22,7 @@ from broker_sim.pipeline.segments import read_offsets
 from broker_sim.pipeline.tables.condensed import condensed
 from broker_sim.pipeline.tables.coordinator_hotspots import COORDINATOR_HOTSPOTS, java_hash
 from broker_sim.pipeline.tables.coordinator_moves import COORDINATOR_MOVES
-from broker_sim.pipeline.tables.events import EVENTS, FORMER_CAUSES, calls, skipped, with_current_causes
+from broker_sim.pipeline.tables.events import EVENTS, calls, skipped
 from broker_sim.pipeline.tables.lag import LAG, LOG_ENDS, group_lag, journal_ends
 from broker_sim.pipeline.tables.log_lines import LOG_LINES, aligned, with_groups
 from broker_sim.pipeline.tables.member_churn import memberships
@@ -397,13 +396,6 @@ def test_java_s_hash_of_any_name(both: Both) -> None:
             found.append(rows(frame.select("group", java_hash(functions.col("group")).alias("hash"))))
     assert found[0] == found[1]
     assert len(found[0]) == len(names)
-
-
-def test_events_of_an_earlier_version_get_the_present_causes(duck: DuckSession) -> None:
-    rows = [{"type": "group", "seq": seq, "cause": cause} for seq, cause in enumerate([*FORMER_CAUSES, "joined", None])]
-    found = with_current_causes(EVENTS.frame(duck, rows)).select("cause").collect()
-    assert [row["cause"] for row in found] == [*FORMER_CAUSES.values(), "joined", None]
-    assert set(FORMER_CAUSES.values()) <= set(get_args(Kind))
 
 
 def test_a_moment_is_utc(duck: DuckSession) -> None:

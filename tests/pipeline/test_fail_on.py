@@ -10,7 +10,7 @@ import pytest
 import broker_sim.pipeline
 from broker_sim.cli.main import main
 from broker_sim.pipeline import run
-from broker_sim.pipeline.finding import FORMER_KINDS, KINDS, SEVERITIES, Finding, matching
+from broker_sim.pipeline.finding import KINDS, SEVERITIES, Finding, matching
 from tests.pipeline.facts import facts
 
 FOUND = [
@@ -64,13 +64,6 @@ def test_an_unknown_kind_is_refused_before_any_input_is_read(
         command(monkeypatch, tmp_path, "--fail-on", "strom")
     assert left.value.code == 2
     assert "did you mean 'storm'?" in capsys.readouterr().err
-
-
-def test_former_kinds_are_accepted_with_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.warns(FutureWarning, match="--fail-on: the kind of finding 'placed' is now called 'misplaced groups'"):
-        assert command(monkeypatch, tmp_path, "--fail-on", "placed") == 4
-    assert not FORMER_KINDS.keys() & {*KINDS, *SEVERITIES}
-    assert set(FORMER_KINDS.values()) <= set(KINDS)
 
 
 def test_every_kind_of_finding_is_described() -> None:

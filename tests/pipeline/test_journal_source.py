@@ -405,13 +405,6 @@ def test_batch_and_stream_give_the_same_rows_over_a_restart(spark: Any, journal:
 
 
 @pytest.mark.spark
-def test_a_schema_may_have_the_former_name_of_a_column(spark: Any, journal: Path) -> None:
-    narrow = spark.read.format("sim_journal").schema("seq bigint, says string").load(str(journal))
-    told = [(event["seq"], event["reports"]) for event in played(SCENARIO).events if event["event"] == "client"]
-    assert sorted(tuple(row) for row in narrow.where("says is not null").collect()) == told != []
-
-
-@pytest.mark.spark
 def test_an_error_of_one_line(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="missing: there is no such file or directory"):
         spark.read.format("sim_journal").load(str(tmp_path / "missing")).collect()

@@ -175,42 +175,6 @@ def test_an_expectation_has_a_condition_besides_its_time() -> None:
     assert matcher.what == "request: api JoinGroup, group billing"
 
 
-def test_a_former_name_is_accepted_with_a_warning_that_has_its_line_and_the_present_name() -> None:
-    text = "external: {groups: billing}\nexpect:\n  - never: {group: billing, committed: went_back}"
-    with pytest.warns(FutureWarning, match=r":3: .*'went_back' is now called 'decreased'"):
-        (matcher,) = parse(loads(text)).expect[0].matchers
-    assert matcher.what == "a committed offset of billing decreased"
-    text = "external: {groups: billing}\nexpect:\n  - never: {event: staged, group: billing, action: passed over}"
-    with pytest.warns(
-        FutureWarning, match=r":3: .*'(staged|passed over)' is now called '(pending_offsets|superseded)'"
-    ):
-        (matcher,) = parse(loads(text)).expect[0].matchers
-    assert matcher.what == "pending_offsets: group billing, action superseded"
-    text = "topics: [{name: a}]\nclients:\n  - {name: b, group: c, topics: [a], kind: epochs}\nexpect: [{group: c, members: 1}]"
-    with pytest.warns(FutureWarning, match=r":3: the kind of client 'epochs' is now called 'consumer'"):
-        assert parse(loads(text)).clients[0].kind == "consumer"
-    text = (
-        "outside: {groups: a, topics: b}\nknown: {crowd: x}\nstory: Why.\n"
-        "clients: [{name: c, group: a, topics: [b], kind: outside}]\nexpect: [{within: 9s, group: a, members: 1}]"
-    )
-    with pytest.warns(FutureWarning) as warned:
-        scenario = parse(loads(text))
-    assert [str(one.message).partition(";")[0] for one in warned] == [
-        "scenario:1: the key 'outside' is now called 'external'",
-        "scenario:3: the key 'story' is now called 'description'",
-        "scenario:2: the kind of client 'crowd' is now called 'classic'",
-        "scenario:4: the kind of client 'outside' is now called 'external'",
-    ]
-    assert (scenario.external["groups"], scenario.known, scenario.clients[0].kind) == (
-        ["a"],
-        {"classic": "x"},
-        "external",
-    )
-    text = "external: {groups: billing}\nexpect:\n  - never: {group: billing, committed: went_back}"
-    with pytest.raises(WrongFile, match="committed: 'decresed' is neither 'decreased' nor a map"):
-        parse(loads(text.replace("went_back", "decresed")))
-
-
 MANY = """\
 name: wrong in many ways
 cluster: {brokers: two, clock: manuel}

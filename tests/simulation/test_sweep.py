@@ -77,8 +77,6 @@ def test_a_case_survives_json() -> None:
     case = Case("group", 3, members=2, plan=(Fault(1.5, "pause", {"host": "c1", "for_s": 2}),))
     assert case_from(json.loads(json.dumps(case.to_dict()))) == case
     assert case_from({"workload": "group", "seed": 3, "note": "by hand"}) == Case("group", 3)
-    with pytest.warns(FutureWarning, match="the workload 'epochs' is now called 'consumer-groups'"):
-        assert case_from({"workload": "epochs", "seed": 3}) == Case("consumer-groups", 3)
 
 
 @pytest.mark.slow

@@ -12,10 +12,8 @@ import pytest
 import broker_sim
 from broker_sim.common.text import UsageError
 from broker_sim.simulation import Fault, InvariantBroken, NotAlive, SimError, Simulation, Swarm, Unsafe, simulate
-from broker_sim.simulation.checks import former_names
 from broker_sim.simulation.cluster import SimCluster
 from broker_sim.simulation.faults.swarm import SWARM
-from broker_sim.simulation.verification import invariants
 from tests.simulation.workload import GROUP, Group, begin
 from tests.support import processes
 
@@ -420,16 +418,6 @@ def test_a_broken_invariant_ends_the_run_with_the_groups_story() -> None:
             sim.run_for(60)
         assert sim.elapsed_s < 40
         assert "billing" in caught.value.__notes__[0]
-
-
-def test_a_former_name_of_an_invariant_is_taken_with_a_warning() -> None:
-    assert not former_names.FORMER.keys() & set(invariants())
-    assert set(former_names.FORMER.values()) <= set(invariants())
-    with (
-        pytest.warns(FutureWarning, match="'the living stay' is now called 'live members are not evicted'"),
-        simulate(1, waive=["the living stay"]) as sim,
-    ):
-        sim.cluster()
 
 
 @pytest.mark.slow

@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
-import pytest
-
 from broker_sim import Cluster
-from broker_sim.explain.transactions import transactions
-from broker_sim.journal import read
-from broker_sim.journal.files import plain
-from broker_sim.pipeline.journal_events import LineSource, row_of
-from broker_sim.pipeline.transaction_logs import rows_of_journal
 from kafka_wire import record_batch
 from kafka_wire.errors import Err
 from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -147,39 +137,6 @@ async def test_an_abort_discards_pending_offsets_and_a_later_commit_supersedes_t
         await ended(kafka, "CompleteCommit")
         assert "superseded {'orders-0': 4}" in told(kafka)
         assert kafka.group(GROUP).committed() == {("orders", 0): 9}
-
-
-async def test_a_journal_of_an_earlier_version_and_its_names_are_read(tmp_path: Path) -> None:
-    async with cluster() as (kafka, client):
-        kafka.observe()
-        kafka.offsets_log(GROUP)
-        assert [await client.init(), await stage(client, 3), await end(client, commit=False)] == [Err.NONE] * 3
-        await ended(kafka, "CompleteAbort")
-        with pytest.warns(FutureWarning, match="'staged' is now called 'pending"):
-            pending = await kafka.journal.next(event="staged", action="staged", since=0)
-        assert (pending.event, pending.action) == ("pending_offsets", "pending")
-        events = list(kafka.journal.events)
-    renamed = {"pending": "staged", "superseded": "passed over"}
-    old = [
-        {**e, "event": "staged", "action": renamed.get(e["action"], e["action"])}
-        if e["event"] == "pending_offsets"
-        else e
-        for e in events
-    ]
-    lines = [json.dumps(event, default=plain).encode() for event in old]
-    path = tmp_path / "journal-000001.ndjson"
-    path.write_bytes(b"".join(line + b"\n" for line in lines))
-    assert [e for e in read(path) if e["event"] == "pending_offsets"] == [
-        e for e in events if e["event"] == "pending_offsets"
-    ]
-    (transaction,) = transactions(read(path)).transactions
-    assert transaction.pending_offsets == {GROUP: {"orders-0": 3}}
-    assert rows_of_journal(lines) == rows_of_journal(json.dumps(event, default=plain).encode() for event in events)
-    rows = [row_of(line, 0, LineSource("run", 1, path.name)) for line in lines]
-    assert [(row["type"], row["action"]) for row in rows if row["type"] in ("staged", "pending_offsets")] == [
-        ("pending_offsets", "pending"),
-        ("pending_offsets", "aborted"),
-    ]
 
 
 async def test_why_a_transaction_was_aborted_in_spite_of_its_producer() -> None:

@@ -16,7 +16,6 @@ from broker_sim.api.handles.in_process import ask
 from broker_sim.api.handles.lag import Lag, Offsets, PartitionLag
 from broker_sim.api.handles.logs import LogHandle
 from broker_sim.api.wait import TIMEOUT, until
-from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, nearest, unknown
 from broker_sim.coordinator import queries
 from broker_sim.coordinator.classic.group import State
@@ -64,12 +63,6 @@ class MemberView:
     assignment: dict[str, list[int]] | None
     worker: dict[str, Any] | None = None
     tasks: dict[str, list[str]] | None = None
-
-    @property
-    def waits(self) -> str | None:
-        """The former name of `deferred`."""
-        current("waits", {"waits": "deferred"}, "the attribute of a member")
-        return self.deferred
 
 
 _COUNT = Count(0)

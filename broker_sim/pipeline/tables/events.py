@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EVENTS",
-    "FORMER_CAUSES",
-    "FORMER_COLUMNS",
     "MEMBER",
     "PARTITION",
     "PER_JOURNAL",
@@ -52,7 +50,6 @@ __all__ = [
     "error_name",
     "in_order",
     "skipped",
-    "with_current_causes",
 ]
 
 _LINE, _REQUEST, _GROUP, _APPEND = "line", "request", "group", "append"
@@ -270,34 +267,14 @@ EVENTS = TableSchema(
     ),
     "One row for each event of a journal. Which columns are filled depends on `type`. Order by run_id, journal and seq.",
 )
-FORMER_COLUMNS = {"says": "reports"}
-"""Former names of its columns -> the present ones."""
 
 PER_JOURNAL = ("run_id", "journal")
 """Within these request numbers are unique."""
 
 
-FORMER_CAUSES = {
-    "first": "first_member",
-    "expired": "session_expired",
-    "changed": "metadata_changed",
-    "timer": "rebalance_timer",
-    "no_room": "max_size_reached",
-    "too_large": "over_capacity",
-    "went_over": "converted",
-}
-"""Former values of `cause` -> the present ones. The table of a watch that an earlier version began has the former ones."""
-
-
 def in_order(*more: str) -> list[str]:
     """The columns that put events of one run (and of one value of ``more``) in order."""
     return [*more, "journal", "seq"]
-
-
-@on_its_engine
-def with_current_causes(events: DataFrame) -> DataFrame:
-    """``events`` with the present values of `cause`."""
-    return events.withColumn("cause", F.coalesce(word(FORMER_CAUSES, F.col("cause")), F.col("cause")))
 
 
 @on_its_engine

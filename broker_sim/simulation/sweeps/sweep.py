@@ -37,7 +37,6 @@ from broker_sim.simulation.sweeps.guide import Guide
 from broker_sim.simulation.sweeps.shrink import BUDGET, shrink
 from broker_sim.simulation.sweeps.trial import Case, CaseOutcome, case_from, run, verdict_row
 from broker_sim.simulation.sweeps.workers import WorkQueue, pool
-from broker_sim.simulation.workloads.catalogue import FORMER_WORKLOADS
 from broker_sim.simulation.world import EPOCH_MS
 
 __all__ = [
@@ -242,8 +241,7 @@ def _done(rows: Path | None, as_version: str | None) -> set[_Key]:
         try:
             row = json.loads(line)
             if as_version in (None, row["as_version"]):
-                workload = FORMER_WORKLOADS.get(row["workload"], row["workload"])
-                keys.add((workload, row["seed"], row["duration_s"], as_version))
+                keys.add((row["workload"], row["seed"], row["duration_s"], as_version))
         except (ValueError, KeyError, TypeError):
             raise UsageError(f"{rows}, line {number}: not a row of a sweep") from None
     return keys

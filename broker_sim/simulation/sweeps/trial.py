@@ -22,7 +22,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from broker_sim.common.former_names import current
 from broker_sim.common.text import UsageError, unknown
 from broker_sim.config.settings import DEFAULT_VERSION
 from broker_sim.journal.files import plain
@@ -40,7 +39,7 @@ from broker_sim.simulation.sweeps.turns import Branch, Turned, drawn, turn_from
 from broker_sim.simulation.virtual.network import Link
 from broker_sim.simulation.workloads.aiokafka_workload import AiokafkaWorkload, InvariantWatch
 from broker_sim.simulation.workloads.bank.world import Bank
-from broker_sim.simulation.workloads.catalogue import FORMER_WORKLOADS, WORKLOADS, Workload
+from broker_sim.simulation.workloads.catalogue import WORKLOADS, Workload
 from broker_sim.simulation.workloads.deeds import Deed
 from broker_sim.simulation.workloads.epoch_world import ByEpochs
 from broker_sim.simulation.workloads.probing.world import Probing
@@ -120,7 +119,6 @@ def case_from(value: Mapping[str, Any]) -> Case:
             lists["deeds"] = tuple((str(client), int(number)) for client, number in given["deeds"])
         turns = tuple(turn_from(turn) for turn in value.get("turns") or ())
         case = Case(**{**given, **lists}, plan=None if plan is None else tuple(from_json(plan)), turns=turns)
-        case = replace(case, workload=current(case.workload, FORMER_WORKLOADS, "the workload"))
     except (TypeError, ValueError) as error:
         raise UsageError(f"not a saved failure of a sweep: {error}") from None
     if case.workload not in WORKLOADS:

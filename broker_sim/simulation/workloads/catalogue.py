@@ -12,7 +12,7 @@ from broker_sim.simulation.faults.swarm import Targets
 from broker_sim.simulation.workloads.raw import OTHER, TOPIC
 from kafka_wire.schema import Release
 
-__all__ = ["FORMER_WORKLOADS", "REBALANCE_S", "REQUEST_S", "SESSION_S", "WORKLOADS", "GroupSpec", "Workload"]
+__all__ = ["REBALANCE_S", "REQUEST_S", "SESSION_S", "WORKLOADS", "GroupSpec", "Workload"]
 
 SESSION_S, REBALANCE_S, REQUEST_S = 10.0, 20.0, 12.0
 """The clients' timeouts: short ones, so that thirty seconds hold a life."""
@@ -297,6 +297,3 @@ WORKLOADS: dict[str, Workload] = {
     )
 }  # fmt: skip
 """By name."""
-
-FORMER_WORKLOADS = {"epochs": "consumer-groups", "shares": "share-groups", "streams": "streams-groups"}
-"""Former names of workloads -> the present ones. Saved failures and rows of an earlier version have the former ones."""
