@@ -32,7 +32,7 @@ TIDY := tests/test_tidy.py tests/test_readme.py tests/test_docs.py
 FEW = $(firstword $(sort $(JOBS) $(CORES)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-foreign test-all test-orders check $(CHECKS) docs site conformance differential incidents mutants bench clean
+.PHONY: help setup demo test test-part test-changed test-foreign test-all test-orders check $(CHECKS) docs site conformance differential incidents mutants bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,12 @@ demo: $(DEMO) ## a group of real consumers through a crash, a rebalance and a SI
 test: $(READY) ## the tests that need Python alone: some minutes on two cores
 	@echo "== tests that need Python alone (make test-foreign: those that need a JVM, Go, Node, Spark or a browser)"
 	@$(PYTEST) -n $(JOBS) -m "not ($(FOREIGN))" $(addprefix --ignore=,$(TIDY)) $(ARGS)
+
+test-part: $(READY) ## some of them: PART='broker' (interfaces, simulation, pipeline)
+	@$(BIN)/python -m tests.parts -n $(JOBS) $(PART) $(ARGS)
+
+test-changed: $(READY) ## those that are about what has changed: SINCE=main
+	@$(BIN)/python -m tests.parts -n $(JOBS) --since $(or $(SINCE),HEAD) $(ARGS)
 
 test-foreign: $(READY) ## the tests in real time: real Kafka brokers, clients of all languages, Spark, a browser: a quarter of an hour
 	@echo "== tests in real time; they skip with the reason where a JVM, Go, Node or Chromium is missing"
