@@ -32,6 +32,7 @@ from pyarrow import compute
 
 from broker_sim.pipeline.log_stuck import LEAST_MS
 from broker_sim.pipeline.modern_groups import EPOCHS, WITH_MEMBERS
+from broker_sim.pipeline.record_batches import gathered
 from broker_sim.pipeline.schemas import LONG, OFFSET_LOG, STRING, ColumnSpec, TableSchema
 
 __all__ = ["CONDENSED", "GROUP", "NEEDED", "PARTITION", "SUMMARIES", "condensed"]
@@ -91,27 +92,13 @@ def condensed(
     """Record batches with the columns NEEDED, in the order of the log, to those of SUMMARIES. ``window_ms``: of the table lag;
     ``silence_ms``: pauses of a partition from so many ms on are kept themselves; ``block``: so many records are looked at together."""
     schema = SUMMARIES.arrow()
-    for table in _blocks(batches, block):
-        one = _Block(table, window_ms, silence_ms, outside)
+    for table in gathered(batches, block):
+        one = _Block(table.combine_chunks(), window_ms, silence_ms, outside)
         if one.size:
             yield from one.kept(schema)
             rows = [*one.partitions(), *one.groups()]
             if rows:
                 yield pyarrow.RecordBatch.from_pylist(rows, schema)
-
-
-def _blocks(batches: Iterable[Any], size: int) -> Iterator[Any]:
-    waiting: list[Any] = []
-    rows = 0
-    for batch in batches:
-        for at in range(0, batch.num_rows, size):
-            waiting.append(batch.slice(at, size))
-            rows += waiting[-1].num_rows
-            if rows >= size:
-                yield pyarrow.Table.from_batches(waiting).combine_chunks()
-                waiting, rows = [], 0
-    if rows:
-        yield pyarrow.Table.from_batches(waiting).combine_chunks()
 
 
 @dataclass(slots=True)

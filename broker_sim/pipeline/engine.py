@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Window, functions
     from pyspark.sql.window import WindowSpec
 
-__all__ = ["Window", "backwards", "engine_of", "functions", "on_its_engine"]
+__all__ = ["Window", "backwards", "engine_of", "functions", "is_in_process", "on_its_engine"]
 
 SPARK, DUCK = "pyspark.sql", "broker_sim.pipeline.duck"
 _active: ContextVar[str] = ContextVar("engine of tables", default=SPARK)
@@ -60,6 +60,11 @@ def engine_of(frame: object) -> Iterator[None]:
         yield
     finally:
         _active.reset(token)
+
+
+def is_in_process(session: object) -> bool:
+    """Whether a session computes in this process, on DuckDB; else it is Spark's."""
+    return hasattr(session, "of_arrow")
 
 
 def backwards(*by: str, order: str) -> WindowSpec:

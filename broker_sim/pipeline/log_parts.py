@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from broker_sim.common.text import UsageError
-from broker_sim.pipeline.engine import engine_of, functions
+from broker_sim.pipeline.engine import engine_of, functions, is_in_process
 from broker_sim.pipeline.offset_logs import FoundLogs, Slice, share_out
+from broker_sim.pipeline.record_batches import gathered
 from broker_sim.pipeline.schemas import OFFSET_LOG, TableSchema
 from broker_sim.pipeline.segments import Skipped, read_offsets
 
@@ -84,7 +85,7 @@ def write_parts(
 
 
 def _parallel(session: Any) -> int:
-    return 1 if hasattr(session, "of_arrow") else int(session.sparkContext.defaultParallelism)
+    return 1 if is_in_process(session) else int(session.sparkContext.defaultParallelism)
 
 
 def _computed(
@@ -95,7 +96,7 @@ def _computed(
     progress: Callable[[Callable[[], int]], object],
 ) -> Iterable[R]:
     """What ``work`` returns for each task, in their order: on Spark's workers, or here."""
-    if hasattr(session, "of_arrow"):
+    if is_in_process(session):
         done = [0]
         progress(lambda: done[0])
         for task in tasks:
@@ -125,7 +126,7 @@ def _write(task: tuple[int, list[Slice]], *, folder: str, run_id: str) -> _Writt
     hidden = place.with_name(f".{place.name}.{os.getpid()}-{threading.get_ident()}")
     try:
         with parquet.ParquetWriter(hidden, STORED.arrow(), compression="snappy") as writer:
-            for table in _tables(_records(slices, run_id, skipped)):
+            for table in gathered(_records(slices, run_id, skipped), ROWS):
                 writer.write_table(table, row_group_size=ROWS)
                 records += table.num_rows
         hidden.replace(place)
@@ -147,22 +148,6 @@ def _records(slices: Iterable[Slice], run_id: str, skipped: list[Skipped]) -> It
         )
 
 
-def _tables(batches: Iterable[Any]) -> Iterator[Any]:
-    """Record batches as tables of about `ROWS` rows."""
-    import pyarrow
-
-    waiting: list[Any] = []
-    rows = 0
-    for batch in batches:
-        waiting.append(batch)
-        rows += batch.num_rows
-        if rows >= ROWS:
-            yield pyarrow.Table.from_batches(waiting)
-            waiting, rows = [], 0
-    if waiting:
-        yield pyarrow.Table.from_batches(waiting)
-
-
 def batches_of(files: Iterable[str], columns: TableSchema, run_id: str) -> Iterator[Any]:
     """The records of parts as record batches with these columns, ``run_id`` among them."""
     import pyarrow
@@ -182,7 +167,7 @@ def frame_of(session: Any, parts: Parts, where: str, run_id: str) -> DataFrame:
     """The records of parts, whose folder has the address ``where``, as a frame of the session with the columns of OFFSET_LOG."""
     rows: DataFrame = (
         session.of_parquet(parts.files, STORED.names)
-        if hasattr(session, "of_arrow")
+        if is_in_process(session)
         else session.read.schema(STORED.spark()).parquet(where)
     )
     with engine_of(rows):

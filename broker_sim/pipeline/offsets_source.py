@@ -27,12 +27,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from broker_sim.common.text import UsageError, unknown
 from broker_sim.pipeline.files import names_of
 from broker_sim.pipeline.offset_logs import LEAST_BYTES, Log, Slice, find_logs, packed, share_out
+from broker_sim.pipeline.record_batches import gathered
 from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, TableSchema
 from broker_sim.pipeline.segments import SegmentEnd, SegmentFile, Skipped, next_offset, read_offsets
 
@@ -180,7 +180,8 @@ class _PartitionReading:
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, OffsetsPartition)
-        return _put_together(self._rows(partition))
+        for table in gathered(self._rows(partition), MOST_ROWS):
+            yield from table.combine_chunks().to_batches()
 
     def _rows(self, share: OffsetsPartition) -> Iterator[Any]:
         report = _fail if self.options.fail_fast else _ignore_skipped
@@ -243,24 +244,6 @@ def _ignore_skipped(skipped: Skipped) -> None:
 
 def _fail(skipped: Skipped) -> None:
     raise UsageError(_skipped_text(skipped))
-
-
-def _put_together(batches: Iterable[Any]) -> Iterator[Any]:
-    """Small record batches as one: each costs its own way into the JVM."""
-    waiting: list[Any] = []
-    rows = 0
-    for batch in batches:
-        if rows + batch.num_rows > MOST_ROWS and waiting:
-            yield _as_one(waiting)
-            waiting, rows = [], 0
-        waiting.append(batch)
-        rows += batch.num_rows
-    if waiting:
-        yield _as_one(waiting)
-
-
-def _as_one(batches: list[Any]) -> Any:
-    return batches[0] if len(batches) == 1 else pyarrow.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
 # ------------------------------------------------------------------------------------------------ stream

@@ -28,7 +28,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.pipeline.duck.frames import Frame
-from broker_sim.pipeline.engine import engine_of, functions
+from broker_sim.pipeline.engine import engine_of, functions, is_in_process
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -171,7 +171,7 @@ class TableSchema:
             if extra:
                 raise KeyError(f"table {self.name} has no column {extra[0]!r}")
             table.append({name: row.get(name) for name in self.names})
-        if hasattr(spark, "of_arrow"):
+        if is_in_process(spark):
             import pyarrow
 
             return spark.of_arrow(pyarrow.Table.from_pylist(table, schema=self.arrow()))
@@ -184,7 +184,7 @@ class TableSchema:
 
     def of_arrow(self, spark: Any, rows: Any) -> Any:
         """A DataFrame of a pyarrow.Table with these columns, in a session of either engine."""
-        return spark.of_arrow(rows) if hasattr(spark, "of_arrow") else spark.createDataFrame(rows, schema=self.spark())
+        return spark.of_arrow(rows) if is_in_process(spark) else spark.createDataFrame(rows, schema=self.spark())
 
     def schema_for(self, frame: DataFrame) -> Any:
         """The columns in the form that the engine of a DataFrame takes."""
