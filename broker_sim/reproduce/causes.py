@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from broker_sim.explain.phrases import joined
 from broker_sim.pipeline.finding import Finding
 from broker_sim.reproduce.epoch_timeline import LEFT, NOT_REVOKED, REMOVED, SESSION
-from broker_sim.reproduce.group_timeline import Act, GroupTimeline
+from broker_sim.reproduce.group_timeline import Act, GroupTimeline, log_text
 
 __all__ = ["ABOUT_DELIVERIES", "Cause", "cause_of"]
 
@@ -128,7 +128,7 @@ def _who(acts: Iterable[Act]) -> frozenset[str]:
 
 
 def _logs(act: Act) -> frozenset[str]:
-    return frozenset(f"{topic}-{index}" for (topic, index), _ in act.offsets)
+    return frozenset(log_text(log) for log, _ in act.offsets)
 
 
 def _latest(acts: list[Act], kinds: tuple[str, ...], at_ms: int) -> Act | None:

@@ -41,6 +41,8 @@ SESSION_MS, LEAST_SESSION_MS = 45_000, 1000
 """Kafka's default of group.*.session.timeout.ms, and the shortest one that is played."""
 START_MS = 300
 """A client's process starts so long before its first heartbeat."""
+KEPT_MS, HANG_MS = 5000, 1000
+"""A revocation that took so long is a hang, which began so long before the rebalance."""
 SILENT_MS = 3000
 """A member that had not committed for longer did not leave: a consumer commits as it closes."""
 REVOKED_SHARE = 0.9
@@ -241,7 +243,25 @@ class _EpochReader:
             for entry in departed:
                 if self.timeline.names[entry.member_id] not in present:
                     self._removed(entry, row)
+        self._hung()
         self._configure()
+
+    def _hung(self) -> None:
+        """Members that kept what they were to revoke for long, and revoked it in the end: their applications did not poll."""
+        for row in self.rows:
+            kept_ms, client = row["revoked_ms"] or 0, row["revoked_by"]
+            if kept_ms < KEPT_MS or client is None:
+                continue
+            entries = [
+                entry for entry in map(self.members.entry, row["members_before"] or ()) if entry.client_id == client
+            ]
+            entry = next((entry for entry in entries if entry.member_id in self.timeline.names), None)
+            if entry is None or kept_ms >= entry.rebalance_ms * REVOKED_SHARE:
+                continue
+            at_ms = max(row["started_ms"] - HANG_MS, self.timeline.from_ms)
+            why = f"it kept for {duration_text(kept_ms)} what it was to revoke: it did not poll"
+            for_ms = row["started_ms"] + kept_ms - at_ms
+            self._act(at_ms, "hang", self.timeline.names[entry.member_id], why, for_ms=for_ms, is_certain=False)
 
     def _named(self, entry: GenerationMember) -> ScenarioMember:
         names, members = self.timeline.names, self.timeline.members

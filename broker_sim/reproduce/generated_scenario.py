@@ -19,7 +19,7 @@ from broker_sim.common.text import duration_text, visible
 from broker_sim.reproduce.group_timeline import Act, GroupTimeline, Log, ScenarioMember
 from broker_sim.reproduce.incident import SelectedIncident
 from broker_sim.reproduce.similarity import TAIL_MS
-from broker_sim.reproduce.transaction_timeline import what_is_done
+from broker_sim.reproduce.transaction_timeline import IN_TRANSACTION, what_is_done
 from broker_sim.scenario.outcome import ExpectationResult
 
 __all__ = [
@@ -209,13 +209,22 @@ def _steps(timeline: GroupTimeline, generated: GeneratedScenario) -> Iterator[di
         wait = max(0, act.at_ms - now_ms)
         now_ms = max(now_ms, act.at_ms)
         name = f"{number}: {act.kind} {act.who}" if act.who else f"{number}: {act.kind}"
+        if act.cause == IN_TRANSACTION:
+            yield {"name": f"{number}: its next transaction", **_after(wait), "do": {"mark": "its next transaction"}}
+            begun = {"client": act.who, "reports": "begun"}
+            yield {"name": name, "when": begun, "within": "60s", "do": doing if len(doing) > 1 else doing[0]}
+            continue
         yield {
             "name": name,
-            **({"after": duration_text(wait)} if wait else {}),
+            **_after(wait),
             "do": doing if len(doing) > 1 else doing[0],
         }
     rest = max(1000, timeline.to_ms - now_ms) + (TAIL_MS if timeline.protocol != "classic" else 0)
     yield {"name": "the log ends", "after": duration_text(rest), "do": {"mark": "as far as the log was played"}}
+
+
+def _after(wait_ms: int) -> dict[str, str]:
+    return {"after": duration_text(wait_ms)} if wait_ms else {}
 
 
 def _doing(

@@ -25,12 +25,15 @@ from broker_sim.common.text import duration_text
 from broker_sim.reproduce.evidence import Evidence, Row
 
 __all__ = [
+    "ANY",
     "Act",
     "Commit",
     "GenerationMember",
     "GroupGeneration",
     "GroupTimeline",
+    "Log",
     "ScenarioMember",
+    "log_text",
     "read_timeline",
     "read_topics",
     "rhythm_of",
@@ -48,6 +51,14 @@ LATE = 0.25
 """The largest delay of an expiry, as a share of its retention."""
 
 Log = tuple[str, int]
+"""Topic and partition; ANY for a topic, or something else, that is compared as a whole."""
+ANY = -1
+
+
+def log_text(log: Log) -> str:
+    """``orders-0``; the name alone of ANY."""
+    topic, index = log
+    return topic if index == ANY else f"{topic}-{index}"
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,10 @@ KNOWN = {
     "consumer-group-member-never-revokes": ("rebalance timeout", "not revoked of app-1"),
     "consumer-crash": ("session expired", "session expired of app-1"),
     "consumer-never-revokes-among-three": ("storm", "not revoked of app-3"),
+    "consumer-hangs": ("slow rebalance", "hang of app-1"),
+    "streams-hangs": ("slow rebalance", "hang of app-1"),
+    "share-hangs": ("redelivered", "acknowledged, lock expired in orders-0"),
+    "share-group-fetch-answer-is-lost": ("redelivered", "acknowledged, released in orders-0"),
     "share-group-consumer-dies-with-locks": ("redelivered", "acknowledged, lock expired in orders-0"),
     "share-group-poison-record": ("archived", "archived, released in orders-0"),
     "share-reject": ("archived", "archived, rejected in orders-0 and orders-1"),
@@ -43,6 +47,22 @@ KNOWN = {
         "transaction, slow markers of orders-app in payments-0 and payments-1",
     ),
     "transaction-timed-out": ("transaction", "transaction, timed out of pay-app in payments-0 and payments-1"),
+    "transaction-timeout-in-a-rebalance": (
+        "transaction",
+        "transaction, timed out of ledger-1 in offsets of ledger and payments",
+    ),
+    "transaction-with-offsets-open": (
+        "transaction",
+        "transaction, unended of billing-tx in offsets of billing and payments",
+    ),
+    "transaction-with-offsets-long": (
+        "transaction",
+        "transaction, commit of billing-tx in offsets of billing and payments",
+    ),
+    "transaction-with-offsets-fenced": (
+        "transaction",
+        "transaction, fenced of billing-tx in offsets of billing and payments",
+    ),
     "transaction-long": ("transaction", "transaction, commit of pay-app in payments-0 and payments-1"),
 }
 """A scenario, included or of this folder -> the kind of its finding, and the cause."""
