@@ -17,15 +17,14 @@ from broker_sim.reproduce.group_timeline import Act, GroupTimeline, log_text
 
 __all__ = ["ABOUT_DELIVERIES", "Cause", "cause_of"]
 
-ABOUT_MEMBERS = ("session expired", "poll timeout", "departed", "churn", "bounce", "rebalance timeout")
+ABOUT_MEMBERS = ("session expired", "poll timeout", "departed", "churn", "rebalance timeout")
 ABOUT_OFFSETS = ("regression", "reset", "deleted offsets")
 ABOUT_DELIVERIES = ("archived", "redelivered")
-ABOUT_SERIES = ("storm", "frequent rebalances", "poison", "slow rebalance")
+ABOUT_SERIES = ("static bounce", "storm", "frequent rebalances", "poison", "slow rebalance")
 _ENDS = ("crash", "hang", "leave", "freeze", "not_revoked")
 _OF_KIND = {
     "session expired": ("crash", "freeze"),
     "poll timeout": ("hang",),
-    "bounce": ("crash",),
     "rebalance timeout": ("not_revoked",),
 }
 """The acts that a kind of finding is about, if there are some."""

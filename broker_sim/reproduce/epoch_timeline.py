@@ -26,7 +26,9 @@ from broker_sim.reproduce.group_timeline import (
     GenerationMember,
     GroupGeneration,
     GroupTimeline,
+    Log,
     ScenarioMember,
+    add_offset_acts,
     read_topics,
     rhythm_of,
 )
@@ -76,6 +78,8 @@ def read_epochs(evidence: Evidence, group: str, kind: str, from_ms: int, to_ms: 
     timeline.rhythm_ms = rhythm_of(timeline.commits)
     _read_topics(timeline, evidence, members)
     _EpochReader(timeline, members, rows[len(earlier) :], rows).read()
+    if kind != "share":
+        _read_offsets(timeline, members)
     if kind == "share":
         add_deliveries(timeline, evidence)
     if kind == "streams":
@@ -101,8 +105,12 @@ class _MemberRecords:
         self.released = [row["first_ms"] for row in evidence.of_group("share_deliveries", group) if row["returns"]]
         """When records of a share group became available again."""
         rows = sorted(evidence.of_group("offset_log", group), key=lambda row: (row["log_partition"], row["log_offset"]))
+        self.ends: list[int] = []
+        """When the group was deleted."""
         for row in rows:
             if row["detail"] is None:
+                if row["record_type"] in ("ConsumerGroupMetadata", "StreamsGroupMetadata"):
+                    self.ends.append(row["record_ts_ms"] or 0)
                 continue
             detail: dict[str, Any] = json.loads(row["detail"])
             if row["record_type"] == "StreamsGroupTopology":
@@ -147,13 +155,36 @@ def _generation(row: Row, members: _MemberRecords) -> GroupGeneration:
 
 def _read_commits(timeline: GroupTimeline, evidence: Evidence) -> None:
     for row in evidence.of_group("offset_log", timeline.group):
-        if row["kind"] != "commit" or row["topic"] is None:
+        if row["kind"] not in ("commit", "commit_tombstone") or row["topic"] is None:
             continue
         at_ms, log = row["record_ts_ms"] or 0, (row["topic"], row["partition"])
-        if at_ms < timeline.from_ms:
+        if at_ms < timeline.from_ms and row["committed_offset"] is None:
+            timeline.before.pop(log, None)
+        elif at_ms < timeline.from_ms:
             timeline.before[log] = row["committed_offset"]
         elif at_ms <= timeline.to_ms:
             timeline.commits.append(Commit(at_ms, log, row["committed_offset"]))
+
+
+def _read_offsets(timeline: GroupTimeline, members: _MemberRecords) -> None:
+    """Committed offsets that decrease, are set or deleted."""
+    topics = sorted(timeline.partitions)
+
+    def at(at_ms: int) -> GroupGeneration | None:
+        known = [record for record in (timeline.begin, *timeline.records) if record is not None]
+        return next((record for record in reversed(known) if record.at_ms <= at_ms), None)
+
+    def has_members(at_ms: int) -> bool:
+        record = at(at_ms)
+        return record is not None and bool(record.entries)
+
+    def owner(log: Log, at_ms: int) -> str | None:
+        record = at(at_ms)
+        ids = [entry.member_id for entry in record.entries] if record is not None else []
+        holders = [one for one in ids if log in members.assigned_at(one, at_ms, topics)] or ids
+        return timeline.names[holders[0]] if holders else None
+
+    add_offset_acts(timeline, has_members, owner, members.ends)
 
 
 def _read_topics(timeline: GroupTimeline, evidence: Evidence, members: _MemberRecords) -> None:

@@ -88,7 +88,8 @@ def add_deliveries(timeline: GroupTimeline, evidence: Evidence) -> None:
 def _before(timeline: GroupTimeline, row: Row) -> int:
     """When records whose append is not in the log are appended: just before it, or a lock duration before they were available again."""
     held = not _ended(timeline, row) and _waited(row)
-    return max(row["first_ms"] - (ASSUMED_LOCK_MS if held else STEP_MS // 2), timeline.from_ms + 1)
+    first_ms: int = row["first_ms"]
+    return max(first_ms - (ASSUMED_LOCK_MS if held else STEP_MS // 2), timeline.from_ms + 1)
 
 
 def _waited(row: Row) -> bool:

@@ -23,8 +23,8 @@ from typing import Any
 from broker_sim.common.text import duration_text
 from broker_sim.config.settings import parse_release
 from broker_sim.pipeline.finding import Finding
-from broker_sim.reproduce.evidence import Evidence, Row
 from broker_sim.pipeline.segments import OFFSETS_TOPIC
+from broker_sim.reproduce.evidence import Evidence, Row
 from broker_sim.reproduce.group_timeline import ANY, Act, GroupTimeline, Log, ScenarioMember
 from broker_sim.reproduce.timelines import NotReproducible
 
