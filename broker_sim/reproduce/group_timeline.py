@@ -502,10 +502,10 @@ def add_offset_acts(
     for commit in timeline.commits:
         empty = not has_members(commit.at_ms)
         if commit.offset is None:
-            key = (commit.at_ms // 200, "delete", None)
-            moments[key].append((commit.log, commit.at_ms - last_ms.get(commit.log, commit.at_ms)))
+            gone = commit.at_ms // 200, "delete", None
+            moments[gone].append((commit.log, commit.at_ms - last_ms.get(commit.log, commit.at_ms)))
             if commit.log in stood:
-                before[key].append((commit.log, stood.pop(commit.log)))
+                before[gone].append((commit.log, stood.pop(commit.log)))
             continue
         fell = commit.log in stood and commit.offset < stood[commit.log]
         if fell or (empty and commit.log in stood and commit.offset != stood[commit.log]):

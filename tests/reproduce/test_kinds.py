@@ -32,7 +32,10 @@ KNOWN = {
     "consumer-offsets-set": ("reset", "commit from outside in orders-0 and orders-1"),
     "consumer-group-deleted": ("deleted offsets", "delete group from outside in orders-0 and orders-1"),
     "streams-offset-decreases": ("regression", "commit in orders-0 and orders-1"),
-    "rolling-restart-of-static-members": ("static bounce", "crash of app-1 and app-2"),
+    "static-rolling-restart": ("static bounce", "crash of app-1 and app-2"),
+    "rolling-restart": ("storm", "leave of app-1, app-2 and app-3"),
+    "streams-not-revoked": ("storm", "not revoked of app-2"),
+    "streams-offsets-deleted": ("deleted offsets", "delete group from outside in orders-0 and orders-1"),
     "consumer-hangs": ("slow rebalance", "hang of app-1"),
     "streams-hangs": ("slow rebalance", "hang of app-1"),
     "share-hangs": ("redelivered", "acknowledged, lock expired in orders-0"),
@@ -110,6 +113,16 @@ def test_a_cause_is_the_same_for_half_of_the_clients_and_partitions() -> None:
     assert not Cause(SESSION).same_as(Cause(LEFT))
     assert not Cause("hang").same_as(Cause("crash"))
     assert Cause("hang").same_as(Cause("crash"), less_known=True)
+
+
+def test_the_cause_of_an_expired_session_is_about_the_member_that_the_finding_names() -> None:
+    """Another one may have crashed since: its session expires later."""
+    acts = [Act(1000, "crash", name, removed=True) for name in ("app-1", "app-1.2", "app-10")]
+    timeline = GroupTimeline("billing", 0, 20_000, acts=acts)
+    for name in ("app-1", "app-1.2", "app-10"):
+        for text in (f"The session of {name} in billing expired.", f"It expired: that of {name}."):
+            finding = Finding("session expired", "warn", 130, text, group="billing", at_ms=7000)
+            assert cause_of(finding, timeline) == Cause("crash", frozenset([name]))
 
 
 def test_a_poison_record_is_not_a_storm() -> None:
