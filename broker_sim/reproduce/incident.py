@@ -36,7 +36,7 @@ PLAYABLE = (
         "departed",
         "churn",
     ),
-    *("regression", "reset", "stalled", "coordinator moved", "deleted offsets", "poison", "static bounce", "lag"),
+    *("regression", "reset", "stalled", "coordinator moved", "deleted offsets", "poison", "static bounce"),
     *("rebalance timeout", "archived", "redelivered", "not ready", "transaction"),
 )
 UNPLAYABLE = {
@@ -49,6 +49,7 @@ UNPLAYABLE = {
     "leader epoch": "the re-election of a leader does not change a group",
     "grown topic": "a scenario that is written from a log has its topics as they are at the end",
     "protocol change": "a group of several protocols is not simulated",
+    "lag": "a lag is a consequence: choose the finding that caused it",
     "aborts": "the log does not show why a producer aborts",
     "beyond log end": "it is about the log of a topic, not about what the group did",
     "below log start": "it is about the log of a topic, not about what the group did",
@@ -74,6 +75,8 @@ _EARLIER = ("deleted offsets", "departed", "session expired", "poll timeout", "r
 
 OF_COMMITS = ("stalled", "poison")
 """Findings about the commits of members: the members of groups with epochs that a scenario has do not commit."""
+_CLASSIC = (*OF_COMMITS, "static bounce")
+"""Findings that are reproduced of classic groups only."""
 
 SAME = {
     "storm": ("frequent rebalances",),
@@ -167,9 +170,9 @@ def choose(whole: Evidence, group: str | None, at_ms: int | None) -> tuple[str |
     groups = whole.groups()
     if group is not None and group not in groups:
         raise unknown("group", group, groups)
-    playable = [finding for finding in whole.findings if finding.kind in PLAYABLE and finding.kind != "lag"]
+    playable = [finding for finding in whole.findings if finding.kind in PLAYABLE]
     epochs = {row["group"] for row in whole.rows("rebalances") if row["kind"] in ("consumer", "streams")}
-    about = [finding for finding in playable if finding.kind not in OF_COMMITS or finding.group not in epochs]
+    about = [finding for finding in playable if finding.kind not in _CLASSIC or finding.group not in epochs]
     about = [
         finding for finding in about if group is None or finding.group == group or _in_partition(whole, finding, group)
     ]
@@ -249,7 +252,7 @@ def incident(mine: Evidence, group: str, of_all: Finding | None, at_ms: int | No
         finding for finding in seen(mine, group) if finding.kind in PLAYABLE and finding.kind != "transaction"
     ]
     if any(kind in ("consumer", "streams") for kind in kinds_of(mine, group)):
-        candidates = [finding for finding in candidates if finding.kind not in OF_COMMITS]
+        candidates = [finding for finding in candidates if finding.kind not in _CLASSIC]
     if of_all is not None and (of_all.kind in PARTITIONED or of_all.group is None):
         candidates = [of_all]
     if of_all is not None:
@@ -260,7 +263,7 @@ def incident(mine: Evidence, group: str, of_all: Finding | None, at_ms: int | No
             or [of_all]
         )
     else:
-        candidates = [finding for finding in candidates if finding.kind not in ("lag", "static bounce")] or candidates
+        candidates = [finding for finding in candidates if finding.kind != "static bounce"] or candidates
     candidates.sort(key=lambda finding: -finding.weight)
     if not candidates:
         raise NotReproducible(f"{group}: {_why_not(mine, group)}")
@@ -295,6 +298,8 @@ def _why_not(evidence: Evidence, group: str | None = None) -> str:
             reason = "it is not in the input" if row is None else unplayable(row, None)
         elif finding.kind in OF_COMMITS:
             reason = "members of groups with epochs do not commit offsets in a scenario"
+        elif finding.kind == "static bounce":
+            reason = "static members of groups with epochs come back without a new epoch, which is not simulated"
         if reason is not None:
             when = f" ({clock(finding.at_ms)})" if finding.at_ms is not None else ""
             return f"no finding that can be reproduced; {finding.kind}{when}: {reason}"

@@ -11,8 +11,9 @@ from broker_sim.cli.main import main
 from broker_sim.pipeline.finding import Finding
 from broker_sim.reproduce.causes import Cause, cause_of
 from broker_sim.reproduce.epoch_timeline import LEFT, REMOVED, SESSION
+from broker_sim.reproduce.evidence import Evidence
 from broker_sim.reproduce.group_timeline import Act, GroupTimeline
-from broker_sim.reproduce.incident import recurs
+from broker_sim.reproduce.incident import _why_not, recurs
 from broker_sim.reproduce.similarity import compare
 from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.model import read
@@ -131,6 +132,21 @@ def test_a_poison_record_is_not_a_storm() -> None:
     timeline = GroupTimeline("billing", 0, 10_000, acts=[Act(1000, "crash", "app-1", removed=True)])
     assert cause_of(poison, timeline) == cause_of(storm, timeline)
     assert recurs(poison, timeline, [storm], timeline, 0).again is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("lag", "a lag is a consequence: choose the finding that caused it"),
+        ("stalled", "members of groups with epochs do not commit offsets in a scenario"),
+        ("static bounce", "static members of groups with epochs come back without a new epoch, which is not simulated"),
+        ("transaction", "it is not in the input"),
+    ],
+)
+def test_the_reason_is_the_groups_own(kind: str, reason: str) -> None:
+    findings = [Finding(kind, "warn", 130, "It happened.", group=group, at_ms=1000) for group in ("other", "billing")]
+    assert _why_not(Evidence("", findings, 0, 1000, {}), "billing").endswith(f"; {kind} (00:00:01.000): {reason}")
+    assert _why_not(Evidence("", findings[:1], 0, 1000, {}), "billing").startswith("nothing unusual")
 
 
 def test_no_events_are_no_similarity() -> None:
