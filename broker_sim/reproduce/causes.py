@@ -6,6 +6,7 @@ that of the simulation, so that "the same finding" means the same cause, and not
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,19 +14,18 @@ from dataclasses import dataclass
 from broker_sim.explain.phrases import joined
 from broker_sim.pipeline.finding import Finding
 from broker_sim.reproduce.epoch_timeline import LEFT, NOT_REVOKED, REMOVED, SESSION
-from broker_sim.reproduce.group_timeline import Act, GroupTimeline
+from broker_sim.reproduce.group_timeline import Act, GroupTimeline, log_text
 
 __all__ = ["ABOUT_DELIVERIES", "Cause", "cause_of"]
 
-ABOUT_MEMBERS = ("session expired", "poll timeout", "departed", "churn", "bounce", "rebalance timeout")
+ABOUT_MEMBERS = ("session expired", "poll timeout", "departed", "churn", "rebalance timeout")
 ABOUT_OFFSETS = ("regression", "reset", "deleted offsets")
 ABOUT_DELIVERIES = ("archived", "redelivered")
-ABOUT_SERIES = ("storm", "frequent rebalances", "poison", "slow rebalance")
+ABOUT_SERIES = ("static bounce", "storm", "frequent rebalances", "poison", "slow rebalance")
 _ENDS = ("crash", "hang", "leave", "freeze", "not_revoked")
 _OF_KIND = {
     "session expired": ("crash", "freeze"),
     "poll timeout": ("hang",),
-    "bounce": ("crash",),
     "rebalance timeout": ("not_revoked",),
 }
 """The acts that a kind of finding is about, if there are some."""
@@ -74,8 +74,11 @@ def cause_of(finding: Finding, timeline: GroupTimeline) -> Cause | None:
     until_ms = finding.to_ms if finding.to_ms is not None else at_ms
     if finding.kind in ABOUT_MEMBERS:
         kinds = _OF_KIND.get(finding.kind, ())
-        preferred = [act for act in timeline.acts if act.kind in kinds]
-        return _of_end(_latest(preferred or timeline.acts, _ENDS, at_ms))
+        preferred = [act for act in timeline.acts if act.kind in kinds] or timeline.acts
+        named = [
+            act for act in preferred if act.kind in _ENDS and act.who is not None and _names(finding.text, act.who)
+        ]
+        return _of_end(_latest(named or preferred, _ENDS, at_ms))
     if finding.kind in ABOUT_OFFSETS:
         act = _nearest(timeline.acts, _COMMITS, at_ms)
         return None if act is None else Cause(f"{act.kind}{'' if act.who else ' from outside'}", where=_logs(act))
@@ -100,6 +103,11 @@ def cause_of(finding: Finding, timeline: GroupTimeline) -> Cause | None:
     if finding.kind == "coordinator moved":
         return Cause("the leader of the offsets partition changed")
     return None
+
+
+def _names(text: str, who: str) -> bool:
+    """Whether a sentence names a member, and not only one whose name begins or ends like it."""
+    return re.search(rf"(?<![\w.-]){re.escape(who)}(?![\w-]|\.\w)", text) is not None
 
 
 def _of_end(act: Act | None) -> Cause | None:
@@ -128,7 +136,7 @@ def _who(acts: Iterable[Act]) -> frozenset[str]:
 
 
 def _logs(act: Act) -> frozenset[str]:
-    return frozenset(f"{topic}-{index}" for (topic, index), _ in act.offsets)
+    return frozenset(log_text(log) for log, _ in act.offsets)
 
 
 def _latest(acts: list[Act], kinds: tuple[str, ...], at_ms: int) -> Act | None:

@@ -26,7 +26,9 @@ from broker_sim.reproduce.group_timeline import (
     GenerationMember,
     GroupGeneration,
     GroupTimeline,
+    Log,
     ScenarioMember,
+    add_offset_acts,
     read_topics,
     rhythm_of,
 )
@@ -41,6 +43,8 @@ SESSION_MS, LEAST_SESSION_MS = 45_000, 1000
 """Kafka's default of group.*.session.timeout.ms, and the shortest one that is played."""
 START_MS = 300
 """A client's process starts so long before its first heartbeat."""
+KEPT_MS, HANG_MS = 5000, 1000
+"""A revocation that took so long is a hang, which began so long before the rebalance."""
 SILENT_MS = 3000
 """A member that had not committed for longer did not leave: a consumer commits as it closes."""
 REVOKED_SHARE = 0.9
@@ -74,6 +78,8 @@ def read_epochs(evidence: Evidence, group: str, kind: str, from_ms: int, to_ms: 
     timeline.rhythm_ms = rhythm_of(timeline.commits)
     _read_topics(timeline, evidence, members)
     _EpochReader(timeline, members, rows[len(earlier) :], rows).read()
+    if kind != "share":
+        _read_offsets(timeline, members)
     if kind == "share":
         add_deliveries(timeline, evidence)
     if kind == "streams":
@@ -99,8 +105,12 @@ class _MemberRecords:
         self.released = [row["first_ms"] for row in evidence.of_group("share_deliveries", group) if row["returns"]]
         """When records of a share group became available again."""
         rows = sorted(evidence.of_group("offset_log", group), key=lambda row: (row["log_partition"], row["log_offset"]))
+        self.ends: list[int] = []
+        """When the group was deleted."""
         for row in rows:
             if row["detail"] is None:
+                if row["record_type"] in ("ConsumerGroupMetadata", "StreamsGroupMetadata"):
+                    self.ends.append(row["record_ts_ms"] or 0)
                 continue
             detail: dict[str, Any] = json.loads(row["detail"])
             if row["record_type"] == "StreamsGroupTopology":
@@ -145,13 +155,36 @@ def _generation(row: Row, members: _MemberRecords) -> GroupGeneration:
 
 def _read_commits(timeline: GroupTimeline, evidence: Evidence) -> None:
     for row in evidence.of_group("offset_log", timeline.group):
-        if row["kind"] != "commit" or row["topic"] is None:
+        if row["kind"] not in ("commit", "commit_tombstone") or row["topic"] is None:
             continue
         at_ms, log = row["record_ts_ms"] or 0, (row["topic"], row["partition"])
-        if at_ms < timeline.from_ms:
+        if at_ms < timeline.from_ms and row["committed_offset"] is None:
+            timeline.before.pop(log, None)
+        elif at_ms < timeline.from_ms:
             timeline.before[log] = row["committed_offset"]
         elif at_ms <= timeline.to_ms:
             timeline.commits.append(Commit(at_ms, log, row["committed_offset"]))
+
+
+def _read_offsets(timeline: GroupTimeline, members: _MemberRecords) -> None:
+    """Committed offsets that decrease, are set or deleted."""
+    topics = sorted(timeline.partitions)
+
+    def at(at_ms: int) -> GroupGeneration | None:
+        known = [record for record in (timeline.begin, *timeline.records) if record is not None]
+        return next((record for record in reversed(known) if record.at_ms <= at_ms), None)
+
+    def has_members(at_ms: int) -> bool:
+        record = at(at_ms)
+        return record is not None and bool(record.entries)
+
+    def owner(log: Log, at_ms: int) -> str | None:
+        record = at(at_ms)
+        ids = [entry.member_id for entry in record.entries] if record is not None else []
+        holders = [one for one in ids if log in members.assigned_at(one, at_ms, topics)] or ids
+        return timeline.names[holders[0]] if holders else None
+
+    add_offset_acts(timeline, has_members, owner, members.ends)
 
 
 def _read_topics(timeline: GroupTimeline, evidence: Evidence, members: _MemberRecords) -> None:
@@ -241,7 +274,25 @@ class _EpochReader:
             for entry in departed:
                 if self.timeline.names[entry.member_id] not in present:
                     self._removed(entry, row)
+        self._hung()
         self._configure()
+
+    def _hung(self) -> None:
+        """Members that kept what they were to revoke for long, and revoked it in the end: their applications did not poll."""
+        for row in self.rows:
+            kept_ms, client = row["revoked_ms"] or 0, row["revoked_by"]
+            if kept_ms < KEPT_MS or client is None:
+                continue
+            entries = [
+                entry for entry in map(self.members.entry, row["members_before"] or ()) if entry.client_id == client
+            ]
+            entry = next((entry for entry in entries if entry.member_id in self.timeline.names), None)
+            if entry is None or kept_ms >= entry.rebalance_ms * REVOKED_SHARE:
+                continue
+            at_ms = max(row["started_ms"] - HANG_MS, self.timeline.from_ms)
+            why = f"it kept for {duration_text(kept_ms)} what it was to revoke: it did not poll"
+            for_ms = row["started_ms"] + kept_ms - at_ms
+            self._act(at_ms, "hang", self.timeline.names[entry.member_id], why, for_ms=for_ms, is_certain=False)
 
     def _named(self, entry: GenerationMember) -> ScenarioMember:
         names, members = self.timeline.names, self.timeline.members

@@ -16,10 +16,10 @@ from typing import Any
 import yaml
 
 from broker_sim.common.text import duration_text, visible
-from broker_sim.reproduce.group_timeline import Act, GroupTimeline, Log, ScenarioMember
+from broker_sim.reproduce.group_timeline import Act, GroupTimeline, Log, ScenarioMember, log_text
 from broker_sim.reproduce.incident import SelectedIncident
 from broker_sim.reproduce.similarity import TAIL_MS
-from broker_sim.reproduce.transaction_timeline import what_is_done
+from broker_sim.reproduce.transaction_timeline import IN_TRANSACTION, what_is_done
 from broker_sim.scenario.outcome import ExpectationResult
 
 __all__ = [
@@ -209,13 +209,22 @@ def _steps(timeline: GroupTimeline, generated: GeneratedScenario) -> Iterator[di
         wait = max(0, act.at_ms - now_ms)
         now_ms = max(now_ms, act.at_ms)
         name = f"{number}: {act.kind} {act.who}" if act.who else f"{number}: {act.kind}"
+        if act.cause == IN_TRANSACTION:
+            yield {"name": f"{number}: its next transaction", **_after(wait), "do": {"mark": "its next transaction"}}
+            begun = {"client": act.who, "reports": "begun"}
+            yield {"name": name, "when": begun, "within": "60s", "do": doing if len(doing) > 1 else doing[0]}
+            continue
         yield {
             "name": name,
-            **({"after": duration_text(wait)} if wait else {}),
+            **_after(wait),
             "do": doing if len(doing) > 1 else doing[0],
         }
     rest = max(1000, timeline.to_ms - now_ms) + (TAIL_MS if timeline.protocol != "classic" else 0)
     yield {"name": "the log ends", "after": duration_text(rest), "do": {"mark": "as far as the log was played"}}
+
+
+def _after(wait_ms: int) -> dict[str, str]:
+    return {"after": duration_text(wait_ms)} if wait_ms else {}
 
 
 def _doing(
@@ -239,23 +248,8 @@ def _doing(
     elif act.kind == "create":
         topic = str(act.who)
         yield {"op": "topic.create", "topic": topic, "partitions": timeline.partitions.get(topic, 1)}
-    elif act.kind == "commit":
-        offsets = {f"{topic}-{index}": offset for (topic, index), offset in act.offsets}
-        who = {"member": act.who, "generation": "now"} if act.who in running else {}
-        yield {"send": "OffsetCommit", "group": group, **who, "offsets": offsets, "answer": "*"}
-        if who:
-            generated.changed.append(
-                f"a commit of {', '.join(offsets)} is sent in the name of {act.who}, whose own position does not change"
-            )
-    elif act.kind == "delete_group":
-        yield {"send": "DeleteGroups", "group": group, "answer": "*"}
-    elif act.kind == "delete_offsets":
-        yield {
-            "send": "OffsetDelete",
-            "group": group,
-            "partitions": [f"{log[0]}-{log[1]}" for log, _ in act.offsets],
-            "answer": "*",
-        }
+    elif act.kind in ("commit", "delete_group", "delete_offsets"):
+        yield from _about_offsets(act, timeline, act.who in running, generated)
     elif act.kind == "expire" and act.for_ms > MOST_EXPIRY_MS:
         generated.changed.append(f"offsets.retention.minutes is 1 here, not {duration_text(act.for_ms)}")
     elif act.kind == "move":
@@ -266,6 +260,30 @@ def _doing(
         yield _stuck_step(act, group)
     else:
         yield from what_is_done(act)
+
+
+def _about_offsets(
+    act: Act, timeline: GroupTimeline, is_member: bool, generated: GeneratedScenario
+) -> Iterator[dict[str, Any]]:
+    """The requests for a commit or a deletion. Members of groups with epochs do not commit: the offsets that stood before are
+    committed first."""
+    group, logs = timeline.group, [log_text(log) for log, _ in act.offsets]
+    who = {"member": act.who, "generation": "now"} if is_member else {}
+    if timeline.protocol != "classic" and act.stood:
+        stood = {log_text(log): offset for log, offset in act.stood}
+        yield {"send": "OffsetCommit", "group": group, **who, "offsets": stood, "answer": "*"}
+        generated.changed.append("members of the simulation do not commit: the offsets before are committed for them")
+    if act.kind == "commit":
+        offsets = {log_text(log): offset for log, offset in act.offsets}
+        yield {"send": "OffsetCommit", "group": group, **who, "offsets": offsets, "answer": "*"}
+        if who:
+            generated.changed.append(
+                f"a commit of {', '.join(logs)} is sent in the name of {act.who}, whose own position does not change"
+            )
+    elif act.kind == "delete_group":
+        yield {"send": "DeleteGroups", "group": group, "answer": "*"}
+    else:
+        yield {"send": "OffsetDelete", "group": group, "partitions": logs, "answer": "*"}
 
 
 def _stuck_step(act: Act, group: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ Rules:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
@@ -25,12 +25,16 @@ from broker_sim.common.text import duration_text
 from broker_sim.reproduce.evidence import Evidence, Row
 
 __all__ = [
+    "ANY",
     "Act",
     "Commit",
     "GenerationMember",
     "GroupGeneration",
     "GroupTimeline",
+    "Log",
     "ScenarioMember",
+    "add_offset_acts",
+    "log_text",
     "read_timeline",
     "read_topics",
     "rhythm_of",
@@ -48,6 +52,14 @@ LATE = 0.25
 """The largest delay of an expiry, as a share of its retention."""
 
 Log = tuple[str, int]
+"""Topic and partition; ANY for a topic, or something else, that is compared as a whole."""
+ANY = -1
+
+
+def log_text(log: Log) -> str:
+    """``orders-0``; the name alone of ANY."""
+    topic, index = log
+    return topic if index == ANY else f"{topic}-{index}"
 
 
 @dataclass(frozen=True)
@@ -122,6 +134,8 @@ class Act:
     """Of a crash or a hang: the group went on without it."""
     refused_ms: int | None = None
     cause: str = ""
+    stood: tuple[tuple[Log, int], ...] = ()
+    """Offsets that were committed before."""
 
 
 @dataclass
@@ -463,49 +477,63 @@ class _TimelineReader:
 
     def _offsets(self) -> None:
         """Offsets that fall, are set or deleted."""
-        timeline = self.timeline
-        stood = dict(timeline.before)
-        last_ms: dict[Log, int] = {}
-        moments: dict[tuple[int, str, str | None], list[tuple[Log, int]]] = defaultdict(list)
-        for commit in timeline.commits:
-            empty = not self._members_at(commit.at_ms)
-            if commit.offset is None:
-                moments[commit.at_ms // 200, "delete", None].append(
-                    (commit.log, commit.at_ms - last_ms.get(commit.log, commit.at_ms))
-                )
-                stood.pop(commit.log, None)
-                continue
-            fell = commit.log in stood and commit.offset < stood[commit.log]
-            if fell or (empty and commit.log in stood and commit.offset != stood[commit.log]):
-                who = None if empty else self._owner(commit.log, commit.at_ms, commit.at_ms)
-                moments[commit.at_ms // 200, "commit", who].append((commit.log, commit.offset))
-            stood[commit.log], last_ms[commit.log] = commit.offset, commit.at_ms
-        for (slot, kind, who), offsets in moments.items():
-            at_ms = slot * 200 + (0 if who else 400)  # members that left before have departed by then
-            if kind == "commit":
-                why = (
-                    "set while the group had no members" if who is None else "committed by a member of that generation"
-                )
-                timeline.acts.append(Act(at_ms, "commit", who, 0, tuple(offsets), why))
-            else:
-                timeline.acts.append(self._deleted(at_ms, offsets))
-
-    def _deleted(self, at_ms: int, offsets: list[tuple[Log, int]]) -> Act:
-        idle_ms = max(idle for _, idle in offsets)
-        ended = any(record.generation is None and abs(record.at_ms - at_ms) < 2000 for record in self.timeline.records)
-        minutes = idle_ms // MINUTE_MS
-        if (
-            minutes
-            and idle_ms - minutes * MINUTE_MS <= max(LATE * minutes * MINUTE_MS, 5000)
-            and not self._members_at(at_ms)
-        ):
-            why = f"{duration_text(idle_ms)} after the last commit, without members: expired"
-            return Act(at_ms, "expire", None, minutes * MINUTE_MS, tuple(offsets), why, is_certain=False)
-        why = "with the group" if ended else "without the group's end"
-        return Act(at_ms, "delete_group" if ended else "delete_offsets", None, 0, tuple(offsets), f"deleted {why}")
+        ends = [record.at_ms for record in self.timeline.records if record.generation is None]
+        add_offset_acts(self.timeline, self._members_at, lambda log, at_ms: self._owner(log, at_ms, at_ms), ends)
 
     def _members_at(self, at_ms: int) -> bool:
         record = next(
             (earlier for earlier in reversed([*self.before, *self.timeline.records]) if earlier.at_ms <= at_ms), None
         )
         return bool(record and record.entries)
+
+
+def add_offset_acts(
+    timeline: GroupTimeline,
+    has_members: Callable[[int], bool],
+    owner: Callable[[Log, int], str | None],
+    ends: Iterable[int],
+) -> None:
+    """Add acts for committed offsets that decrease, are set in an empty group, or are deleted. ``has_members``: whether the group had
+    some at a moment; ``owner``: the member that had a partition then; ``ends``: when the group was deleted. All in ms since 1970."""
+    stood = dict(timeline.before)
+    last_ms: dict[Log, int] = {}
+    moments: dict[tuple[int, str, str | None], list[tuple[Log, int]]] = defaultdict(list)
+    before: dict[tuple[int, str, str | None], list[tuple[Log, int]]] = defaultdict(list)
+    for commit in timeline.commits:
+        empty = not has_members(commit.at_ms)
+        if commit.offset is None:
+            gone = commit.at_ms // 200, "delete", None
+            moments[gone].append((commit.log, commit.at_ms - last_ms.get(commit.log, commit.at_ms)))
+            if commit.log in stood:
+                before[gone].append((commit.log, stood.pop(commit.log)))
+            continue
+        fell = commit.log in stood and commit.offset < stood[commit.log]
+        if fell or (empty and commit.log in stood and commit.offset != stood[commit.log]):
+            place = commit.at_ms // 200, "commit", None if empty else owner(commit.log, commit.at_ms)
+            moments[place].append((commit.log, commit.offset))
+            before[place].append((commit.log, stood[commit.log]))
+        stood[commit.log], last_ms[commit.log] = commit.offset, commit.at_ms
+    ended = list(ends)
+    for key, offsets in moments.items():
+        slot, kind, who = key
+        at_ms = slot * 200 + (0 if who else 400)  # members that left before have departed by then
+        if kind == "commit":
+            why = "set while the group had no members" if who is None else "committed by a member of that generation"
+            act = Act(at_ms, "commit", who, 0, tuple(offsets), why)
+        else:
+            act = _deleted(at_ms, offsets, has_members, ended)
+        timeline.acts.append(replace(act, stood=tuple(before[key])))
+
+
+def _deleted(
+    at_ms: int, offsets: list[tuple[Log, int]], has_members: Callable[[int], bool], ends: Iterable[int]
+) -> Act:
+    idle_ms = max(idle for _, idle in offsets)
+    minutes = idle_ms // MINUTE_MS
+    late_ms = idle_ms - minutes * MINUTE_MS
+    if minutes and late_ms <= max(LATE * minutes * MINUTE_MS, 5000) and not has_members(at_ms):
+        why = f"{duration_text(idle_ms)} after the last commit, without members: expired"
+        return Act(at_ms, "expire", None, minutes * MINUTE_MS, tuple(offsets), why, is_certain=False)
+    ended = any(abs(end_ms - at_ms) < 2000 for end_ms in ends)
+    why = "with the group" if ended else "without the group's end"
+    return Act(at_ms, "delete_group" if ended else "delete_offsets", None, 0, tuple(offsets), f"deleted {why}")

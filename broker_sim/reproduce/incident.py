@@ -36,7 +36,7 @@ PLAYABLE = (
         "departed",
         "churn",
     ),
-    *("regression", "reset", "stalled", "coordinator moved", "deleted offsets", "poison", "bounce", "lag"),
+    *("regression", "reset", "stalled", "coordinator moved", "deleted offsets", "poison", "static bounce"),
     *("rebalance timeout", "archived", "redelivered", "not ready", "transaction"),
 )
 UNPLAYABLE = {
@@ -47,8 +47,20 @@ UNPLAYABLE = {
     "duplicates": "records delivered twice are a consequence: choose the finding that caused it",
     "unclean election": "an unclean election loses records that the log no longer has",
     "leader epoch": "the re-election of a leader does not change a group",
+    "grown topic": "a scenario that is written from a log has its topics as they are at the end",
+    "protocol change": "a group of several protocols is not simulated",
+    "lag": "a lag is a consequence: choose the finding that caused it",
+    "aborts": "the log does not show why a producer aborts",
+    "beyond log end": "it is about the log of a topic, not about what the group did",
+    "below log start": "it is about the log of a topic, not about what the group did",
+    "authentication": "clients that can't connect are not simulated",
+    "crashed": "the error of an application is not simulated",
+    "producer fenced": "it is reproduced from the transaction, where the log has one",
+    "invalid request": "such requests are not simulated",
     "nothing": "nothing unusual was found",
 }
+_SILENT = ("nothing", "misplaced groups", "hotspot")
+"""Kinds that are no reason."""
 PARTITIONED = ("stuck", "coordinator moved")
 """What happens to a partition of `__consumer_offsets`, and so to each of its groups."""
 MOST_GROUPS = 100
@@ -61,8 +73,10 @@ AFTER_S, BEFORE_S, MOST_S = 90, 30, 900
 _EARLIER = ("deleted offsets", "departed", "session expired", "poll timeout", "regression", "reset")
 """Their cause may have happened before the finding begins."""
 
-OF_COMMITS = ("regression", "reset", "stalled", "deleted offsets", "poison")
-"""Findings about committed offsets: the members of groups with epochs that a scenario has do not commit."""
+OF_COMMITS = ("stalled", "poison")
+"""Findings about the commits of members: the members of groups with epochs that a scenario has do not commit."""
+_CLASSIC = (*OF_COMMITS, "static bounce")
+"""Findings that are reproduced of classic groups only."""
 
 SAME = {
     "storm": ("frequent rebalances",),
@@ -129,7 +143,7 @@ def _own(evidence: Evidence, group: str) -> Iterator[Finding]:
         if row["replacements"]:
             times = count(row["replacements"], "static member")
             yield own_finding(
-                "bounce",
+                "static bounce",
                 1,
                 f"{group}: {times} rejoined with a new member id, without a rebalance.",
                 _bounced(evidence, group),
@@ -156,9 +170,9 @@ def choose(whole: Evidence, group: str | None, at_ms: int | None) -> tuple[str |
     groups = whole.groups()
     if group is not None and group not in groups:
         raise unknown("group", group, groups)
-    playable = [finding for finding in whole.findings if finding.kind in PLAYABLE and finding.kind != "lag"]
+    playable = [finding for finding in whole.findings if finding.kind in PLAYABLE]
     epochs = {row["group"] for row in whole.rows("rebalances") if row["kind"] in ("consumer", "streams")}
-    about = [finding for finding in playable if finding.kind not in OF_COMMITS or finding.group not in epochs]
+    about = [finding for finding in playable if finding.kind not in _CLASSIC or finding.group not in epochs]
     about = [
         finding for finding in about if group is None or finding.group == group or _in_partition(whole, finding, group)
     ]
@@ -179,12 +193,12 @@ def choose(whole: Evidence, group: str | None, at_ms: int | None) -> tuple[str |
     if group is not None:
         return group, None
     for whose in groups[:MOST_GROUPS]:
-        own = [finding for finding in _own(whole, whose) if finding.kind != "bounce" and finding.weight > 100]
+        own = [finding for finding in _own(whole, whose) if finding.kind != "static bounce" and finding.weight > 100]
         if own and at_ms is not None:
             return whose, min(own, key=lambda finding: _away_ms(finding, at_ms))
         if own:
             return whose, max(own, key=lambda finding: finding.weight)
-    raise NotReproducible(why_not or _why_not(whole.findings))
+    raise NotReproducible(why_not or _why_not(whole))
 
 
 def _away_ms(finding: Finding, at_ms: int) -> float:
@@ -234,9 +248,11 @@ def _hit(whole: Evidence, finding: Finding) -> str | None:
 
 def incident(mine: Evidence, group: str, of_all: Finding | None, at_ms: int | None) -> SelectedIncident:
     """What of one group's log is to be played. Raises NotReproducible."""
-    candidates = [finding for finding in seen(mine, group) if finding.kind in PLAYABLE]
+    candidates = [
+        finding for finding in seen(mine, group) if finding.kind in PLAYABLE and finding.kind != "transaction"
+    ]
     if any(kind in ("consumer", "streams") for kind in kinds_of(mine, group)):
-        candidates = [finding for finding in candidates if finding.kind not in OF_COMMITS]
+        candidates = [finding for finding in candidates if finding.kind not in _CLASSIC]
     if of_all is not None and (of_all.kind in PARTITIONED or of_all.group is None):
         candidates = [of_all]
     if of_all is not None:
@@ -247,10 +263,10 @@ def incident(mine: Evidence, group: str, of_all: Finding | None, at_ms: int | No
             or [of_all]
         )
     else:
-        candidates = [finding for finding in candidates if finding.kind not in ("lag", "bounce")] or candidates
+        candidates = [finding for finding in candidates if finding.kind != "static bounce"] or candidates
     candidates.sort(key=lambda finding: -finding.weight)
     if not candidates:
-        raise NotReproducible(f"{group}: {_why_not(mine.findings)}")
+        raise NotReproducible(f"{group}: {_why_not(mine, group)}")
     wanted_ms = at_ms if at_ms is not None else of_all.at_ms if of_all is not None else None
     if wanted_ms is not None:
         candidates.sort(key=lambda finding: _away_ms(finding, wanted_ms))
@@ -271,11 +287,22 @@ def incident(mine: Evidence, group: str, of_all: Finding | None, at_ms: int | No
     return SelectedIncident(finding, group, begin, max(end, begin + 1000))
 
 
-def _why_not(findings: list[Finding]) -> str:
-    for finding in findings:
-        if finding.kind in UNPLAYABLE and finding.kind not in ("nothing", "misplaced groups", "hotspot"):
+def _why_not(evidence: Evidence, group: str | None = None) -> str:
+    """Why there is nothing to reproduce: what is known of the most severe finding of the group, or of all."""
+    for finding in evidence.findings:
+        if finding.kind in _SILENT or (group is not None and finding.group not in (group, None)):
+            continue
+        reason = UNPLAYABLE.get(finding.kind)
+        if finding.kind == "transaction" and finding.group == group:
+            row = row_of(evidence, finding)
+            reason = "it is not in the input" if row is None else unplayable(row, None)
+        elif finding.kind in OF_COMMITS:
+            reason = "members of groups with epochs do not commit offsets in a scenario"
+        elif finding.kind == "static bounce":
+            reason = "static members of groups with epochs come back without a new epoch, which is not simulated"
+        if reason is not None:
             when = f" ({clock(finding.at_ms)})" if finding.at_ms is not None else ""
-            return f"no finding that can be reproduced; {finding.kind}{when}: {UNPLAYABLE[finding.kind]}"
+            return f"no finding that can be reproduced; {finding.kind}{when}: {reason}"
     return "nothing unusual was found, so there is nothing to reproduce"
 
 

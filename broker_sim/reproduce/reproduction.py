@@ -27,7 +27,7 @@ from broker_sim.reproduce.generated_scenario import (
     test_of,
     without_failed,
 )
-from broker_sim.reproduce.group_timeline import Act, GroupTimeline
+from broker_sim.reproduce.group_timeline import Act, GroupTimeline, log_text
 from broker_sim.reproduce.incident import (
     NEAR_MS,
     OF_COMMITS,
@@ -43,6 +43,7 @@ from broker_sim.reproduce.share_acts import MOST_RECORDS, RESET
 from broker_sim.reproduce.similarity import ENOUGH, TAIL_MS, Similarity, compare
 from broker_sim.reproduce.timelines import NotReproducible, timeline_of
 from broker_sim.reproduce.transaction_timeline import (
+    HUNG,
     LATE_RECORDS,
     cause_of_transaction,
     read_transaction,
@@ -129,6 +130,8 @@ class Reproduction:
         if self.recurrence.other is None:
             return "The finding does not occur again: the simulated log has no such finding."
         other, its = self.recurrence.other
+        if its is not None and its == self.recurrence.cause:
+            return f"The finding does not occur again at its time, and for as long: {other.text}"
         what = "unknown" if its is None else its.text()
         return f"Something else occurs: {other.text} Its cause: {what}; in the log:{cause or ' unknown'}."
 
@@ -237,7 +240,7 @@ def _plan(options: ReproduceOptions, steps: Steps) -> _Plan:
         if reason is not None:
             raise NotReproducible(f"{of_all.text} Not reproduced: {reason}")
         timeline = read_transaction(whole, row)
-        with_clients(timeline, row)
+        with_clients(timeline, row, whole)
         timeline.acts.sort(key=lambda act: act.at_ms)
         owner = SelectedIncident(of_all, timeline.group, timeline.from_ms, timeline.to_ms)
         return _Plan(owner, timeline, release, why, row)
@@ -315,13 +318,15 @@ def _transaction_recurs(row: Row, real: GroupTimeline, findings: list[Finding], 
         return Recurrence(None, cause)
     its = _transaction_cause(other, shifted if row["transactional_id"] is not None else real)
     apart_ms = abs(other.for_ms - mine.for_ms)
+    if mine.cause == other.cause == HUNG:  # the simulated log is longer
+        apart_ms = max(mine.for_ms - other.for_ms, 0)
     if cause.same_as(its) and apart_ms <= max(NEAR_MS, mine.for_ms // 4):
         return Recurrence(findings[0], cause)
     return Recurrence(None, cause, (findings[0], its))
 
 
 def _transaction_cause(act: Act, timeline: GroupTimeline) -> Cause:
-    logs = frozenset(f"{topic}-{index}" for (topic, index), _ in act.offsets)
+    logs = frozenset(log_text(log) for log, _ in act.offsets)
     return Cause(f"transaction, {act.cause}", frozenset([timeline.group]), logs)
 
 

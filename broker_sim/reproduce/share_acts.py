@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from broker_sim.common.text import duration_text
 from broker_sim.reproduce.evidence import Evidence, Row
-from broker_sim.reproduce.group_timeline import Act, GroupTimeline, Log
+from broker_sim.reproduce.group_timeline import Act, GroupTimeline, Log, ScenarioMember
 
 __all__ = ["DELIVERY_CAUSES", "add_deliveries"]
 
@@ -36,8 +36,10 @@ MOST_RECORDS = 200_000
 """Records before the incident that are appended, so that its offsets are those of the log."""
 STEP_MS = 500
 """Appends within so long are one step."""
+ASSUMED_LOCK_MS = 10_000
+"""The lock duration where the log does not show when records were appended."""
 WORK = "1s"
-"""Per record, of a consumer that ends, or hangs, with records in its hands."""
+"""Per record, of a consumer that ends with records in its hands."""
 
 
 def add_deliveries(timeline: GroupTimeline, evidence: Evidence) -> None:
@@ -54,7 +56,7 @@ def add_deliveries(timeline: GroupTimeline, evidence: Evidence) -> None:
             timeline.notes.append(f"The log of {log[0]} is missing: its records are appended just before the incident.")
             first = min(other["from_offset"] for other in rows if (other["topic"], other["partition"]) == log)
             points = sorted(
-                (other["first_ms"] - STEP_MS // 2, other["to_offset"])
+                (_before(timeline, other), other["to_offset"])
                 for other in rows
                 if (other["topic"], other["partition"]) == log
             )
@@ -83,6 +85,24 @@ def add_deliveries(timeline: GroupTimeline, evidence: Evidence) -> None:
         _fill(timeline, appended, rows)
 
 
+def _before(timeline: GroupTimeline, row: Row) -> int:
+    """When records whose append is not in the log are appended: just before it, or a lock duration before they were available again."""
+    held = not _ended(timeline, row) and _waited(row)
+    first_ms: int = row["first_ms"]
+    return max(first_ms - (ASSUMED_LOCK_MS if held else STEP_MS // 2), timeline.from_ms + 1)
+
+
+def _waited(row: Row) -> bool:
+    """Whether records waited long for their next delivery: what a consumer releases is delivered again at once."""
+    return bool(row["returns"]) and row["last_ms"] - row["first_ms"] >= SLOW_MS * row["returns"]
+
+
+def _ended(timeline: GroupTimeline, row: Row) -> bool:
+    """Whether a member ended when the records became available again."""
+    ends = [act.at_ms for act in timeline.acts if act.kind in ("crash", "leave")]
+    return any(-2000 <= row["first_ms"] - at_ms <= 2000 for at_ms in ends)
+
+
 def _appended(timeline: GroupTimeline, evidence: Evidence) -> dict[Log, list[tuple[int, int]]]:
     """(when, log end after it) of the appends of each partition, in order."""
     ends: dict[Log, list[tuple[int, int]]] = defaultdict(list)
@@ -98,19 +118,16 @@ def _cause(timeline: GroupTimeline, row: Row, appended: list[tuple[int, int]]) -
         return RESET, None
     if row["outcome"] == "archived" and not row["returns"]:
         return REJECTED, None
-    if row["returns"] and row["last_ms"] - row["first_ms"] >= SLOW_MS * row["returns"]:
-        return LOCK_EXPIRED, None  # what a consumer releases is delivered again at once
     came = next((at_ms for at_ms, end in appended if end > row["from_offset"]), None)
     present = [record.at_ms for record in (timeline.begin, *timeline.records) if record is not None and record.entries]
     since = max(came or 0, min(present, default=0))
     held_ms = row["first_ms"] - since if came is not None else None
     if row["outcome"] == "archived" and (row["deliveries"] or 0) > 1 and row["last_ms"] > row["first_ms"]:
         held_ms = (row["last_ms"] - row["first_ms"]) // max((row["deliveries"] or 2) - 1, 1)
-    ended = any(
-        act.kind in ("crash", "leave") and -2000 <= row["first_ms"] - act.at_ms <= 2000 for act in timeline.acts
-    )
-    if ended:
+    if _ended(timeline, row):
         return CONSUMER_ENDED, held_ms
+    if _waited(row):
+        return LOCK_EXPIRED, held_ms
     return (LOCK_EXPIRED if held_ms is not None and held_ms >= HELD_MS else RELEASED), held_ms
 
 
@@ -124,11 +141,10 @@ def _bring_about(
         :1000
     ]
     if cause in (RELEASED, REJECTED):
-        # what was taken in the end was taken by another member
-        failing = members if row["outcome"] != "acknowledged" or len(members) == 1 else members[:1]
-        for member in failing:
-            known = member.settings.get("config", {}).get("fails_on", [])
-            member.configure(fails_on=[*known, *(name for name in bad if name not in known)])
+        if row["outcome"] == "acknowledged":  # what was taken in the end fails at its first deliveries
+            bad = [f"{name} {max(row['returns'], 1)}" for name in bad]
+        for member in members:
+            _also(member, "fails_on", bad)
             if cause == REJECTED:
                 member.configure(then="reject")
     if row["outcome"] == "archived" and (row["deliveries"] or 0) > 1:
@@ -143,19 +159,18 @@ def _bring_about(
             for member in members:
                 member.settings["commit"] = "never"
             return
-        holder = next((member for member in members if member.first), members[0])
-        holder.settings["work"] = WORK
-        at_ms = max((at for at, end in appended if end <= row["to_offset"]), default=row["first_ms"] - held_ms)
-        why = "it held records until their locks expired: it hung"
-        if not any(act.kind == "freeze" and act.who == holder.name for act in timeline.acts):
-            timeline.acts.append(
-                Act(at_ms + STEP_MS, "freeze", holder.name, held_ms + 2000, why=why, is_certain=False, cause=cause)
-            )
+        for member in members:
+            _also(member, "holds", bad)
     elif cause == CONSUMER_ENDED:
         ended = {act.who for act in timeline.acts if act.kind in ("crash", "leave")}
         for member in members:
             if member.name in ended:
                 member.settings["work"] = WORK
+
+
+def _also(member: ScenarioMember, key: str, records: list[str]) -> None:
+    known = member.settings.get("config", {}).get(key, [])
+    member.configure(**{key: [*known, *(name for name in records if name not in known)]})
 
 
 def _fill(timeline: GroupTimeline, appended: dict[Log, list[tuple[int, int]]], rows: list[Row]) -> None:

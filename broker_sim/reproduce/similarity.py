@@ -16,7 +16,7 @@ from statistics import median
 
 from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count
-from broker_sim.reproduce.group_timeline import GroupGeneration, GroupTimeline
+from broker_sim.reproduce.group_timeline import GroupGeneration, GroupTimeline, log_text
 
 __all__ = ["ENOUGH", "TAIL_MS", "Event", "Pair", "Similarity", "compare", "events_of"]
 
@@ -161,7 +161,7 @@ def _offsets(timeline: GroupTimeline) -> list[Event]:
             what = "the coordinator moved" if act.kind == "move" else "the coordinator's broker was re-elected"
             result.append(Event(act.at_ms - timeline.from_ms, ("epoch",), f"{what}: {act.why}"))
         elif act.kind in _SHOWN:
-            places = tuple(f"{topic}-{index}" for (topic, index), _ in act.offsets)
+            places = tuple(log_text(log) for log, _ in act.offsets)
             what = f"{act.who}: {act.why}" if act.who else act.why
             result.append(Event(act.at_ms - timeline.from_ms, (act.kind, act.cause, places), what))
     return result

@@ -10,6 +10,9 @@ Rules:
 2. A transaction that is unknown to its coordinator is a record that arrives after its transaction was aborted (KIP-890): the request is
    delayed for longer than its producer waits. Brokers since 4.0 refuse it, so that only 3.x is simulated.
 3. Markers that were written late waited for a partition without a leader.
+4. A transaction with a group's offsets is one of a consumer that reads the group's topics and writes to another one; it ends, or
+   freezes, in its next transaction. Which partition of that topic it writes to, and which offsets partition is the group's, depends on
+   numbers that the scenario does not share with the log: the topic and the group are compared.
 """
 
 from __future__ import annotations
@@ -20,10 +23,14 @@ from typing import Any
 from broker_sim.common.text import duration_text
 from broker_sim.config.settings import parse_release
 from broker_sim.pipeline.finding import Finding
+from broker_sim.pipeline.segments import OFFSETS_TOPIC
 from broker_sim.reproduce.evidence import Evidence, Row
-from broker_sim.reproduce.group_timeline import Act, GroupTimeline, ScenarioMember
+from broker_sim.reproduce.group_timeline import ANY, Act, GroupTimeline, Log, ScenarioMember
+from broker_sim.reproduce.timelines import NotReproducible
 
 __all__ = [
+    "HUNG",
+    "IN_TRANSACTION",
     "LATE_RECORDS",
     "cause_of_transaction",
     "read_transaction",
@@ -45,6 +52,9 @@ EXPIRY_CHECK_MS = 10_000
 LATE_RECORDS, FIRST_VERIFYING = "3.4", (3, 5)
 """The last release that accepts a record after the end of its transaction, and the first one that asks the coordinator about it."""
 REQUEST_MS, DELAY_MS = 1000, 3000
+IN_TRANSACTION = "in its transaction"
+"""Cause of an act that waits for the client's next transaction."""
+SESSION_MS = 45_000
 HUNG, LATE_RECORD, LOST_ABORT, SLOW_MARKERS = "unended", "late record", "lost abort", "slow markers"
 
 
@@ -72,11 +82,13 @@ def cause_of_transaction(row: Row) -> str:
 def unplayable(row: Row, release: str | None) -> str | None:
     """Why no scenario has the transaction; None if one has. ``release``: of the brokers, None if that is not decided yet."""
     cause = cause_of_transaction(row)
-    if row["groups"]:
-        return "it has offsets of consumer groups, which a scenario's transactional producer does not commit"
     if not row["partitions"]:
         return "its partitions are not in the input"
-    if any(name.startswith("__") for name in row["partitions"]):
+    if row["groups"]:
+        reason = _unplayable_with_offsets(row, cause)
+        if reason is not None:
+            return reason
+    elif any(name.startswith("__") for name in row["partitions"]):
         return "it wrote to an internal topic"
     if cause in (LATE_RECORD, LOST_ABORT) and release is not None and parse_release(release) >= FIRST_VERIFYING:
         return f"brokers of Kafka {release} refuse a record that arrives after the end of its transaction (KIP-890)"
@@ -90,6 +102,19 @@ def unplayable(row: Row, release: str | None) -> str | None:
     return None
 
 
+def _unplayable_with_offsets(row: Row, cause: str) -> str | None:
+    if len(row["groups"]) > 1:
+        return f"it has offsets of {len(row['groups'])} groups; a scenario's consumer commits those of one"
+    outputs = {_log(name)[0] for name in row["partitions"]} - {OFFSETS_TOPIC}
+    if len(outputs) != 1:
+        return f"it wrote to {len(outputs)} topics; a scenario's consumer that commits in transactions writes to one"
+    if any(topic.startswith("__") for topic in outputs):
+        return "it wrote to an internal topic"
+    if cause in (LATE_RECORD, LOST_ABORT, SLOW_MARKERS):
+        return f"its cause ({cause}) is only simulated in transactions without offsets of groups"
+    return None
+
+
 def read_transaction(evidence: Evidence, row: Row, to_ms: int | None = None) -> GroupTimeline:
     """The timeline of one transaction. Its `GroupTimeline.group` is the transactional id."""
     owner = row["transactional_id"] or f"producer-{row['producer_id']}"
@@ -97,13 +122,14 @@ def read_transaction(evidence: Evidence, row: Row, to_ms: int | None = None) -> 
     if row["end"] is None:
         end_ms = max(end_ms, row["from_ms"] + (row["open_ms"] or 0))
     timeline = GroupTimeline(owner, row["from_ms"] - BEGIN_MS, to_ms or end_ms + NEAR_MS, protocol=TRANSACTION)
-    for name in row["partitions"] or ():
-        topic, _, index = name.rpartition("-")
-        timeline.partitions[topic] = max(
-            timeline.partitions.get(topic, 0), int(index) + 1, evidence.partitions.get(topic, 0)
-        )
+    if row["groups"]:
+        timeline.partitions = {topic: 1 for topic, _ in map(_log, row["partitions"]) if topic != OFFSETS_TOPIC}
+    else:
+        for topic, index in map(_log, row["partitions"] or ()):
+            known = max(timeline.partitions.get(topic, 0), evidence.partitions.get(topic, 0))
+            timeline.partitions[topic] = max(known, index + 1)
     cause = cause_of_transaction(row)
-    logs = tuple((_log(name), 0) for name in row["partitions"] or ())
+    logs = tuple((log, 0) for log in _places(row))
     lasted = duration_text(row["open_ms"] or 0)
     timeline.acts.append(
         Act(row["from_ms"], "transaction", owner, row["open_ms"] or 0, logs, f"open for {lasted}: {cause}", cause=cause)
@@ -126,15 +152,28 @@ def read_transaction(evidence: Evidence, row: Row, to_ms: int | None = None) -> 
     return timeline
 
 
-def _log(name: str) -> tuple[str, int]:
+def _places(row: Row) -> list[Log]:
+    """Its partitions; of a transaction with offsets its topic and its groups, in place of partitions."""
+    logs = [_log(name) for name in row["partitions"] or ()]
+    if not row["groups"]:
+        return logs
+    topics = sorted({topic for topic, _ in logs} - {OFFSETS_TOPIC})
+    return [(name, ANY) for name in (*topics, *(f"offsets of {group}" for group in sorted(row["groups"])))]
+
+
+def _log(name: str) -> Log:
     topic, _, index = name.rpartition("-")
     return topic, int(index)
 
 
-def with_clients(timeline: GroupTimeline, row: Row) -> None:
-    """Add the producers, and the steps that bring the transaction about. Every second of the log is a second of the scenario."""
+def with_clients(timeline: GroupTimeline, row: Row, evidence: Evidence) -> None:
+    """Add the producers, and the steps that bring the transaction about. Every second of the log is a second of the scenario. Raises
+    NotReproducible."""
     cause, open_ms = cause_of_transaction(row), row["open_ms"] or 0
     owner = timeline.group
+    if row["groups"]:
+        _with_consumers(timeline, row, evidence)
+        return
     settings: dict[str, Any] = {
         "transactional_id": owner,
         "interval": duration_text(PAUSE_MS),
@@ -169,6 +208,57 @@ def with_clients(timeline: GroupTimeline, row: Row) -> None:
         timeline.acts.append(Act(row["to_ms"] - START_MS, "start", second.name, why=why))
 
 
+def _with_consumers(timeline: GroupTimeline, row: Row, evidence: Evidence) -> None:
+    """The consumer whose transaction it is: it ends in it, or is frozen for as long as it was open and commits it then."""
+    cause, open_ms, owner, group = cause_of_transaction(row), row["open_ms"] or 0, timeline.group, row["groups"][0]
+    rows = [one for one in evidence.of_group("offset_log", group) if one["kind"] == "commit" and one["topic"]]
+    (output,) = timeline.partitions
+    sources: dict[str, int] = {}
+    for one in rows:
+        if one["topic"] != output:
+            known = max(sources.get(one["topic"], 0), evidence.partitions.get(one["topic"], 0))
+            sources[one["topic"]] = max(known, one["partition"] + 1)
+    if not sources:
+        raise NotReproducible(f"{group}: the log has no committed offset that shows which topics its consumers read")
+    timeline.partitions |= sources
+    timeline.rates = dict.fromkeys(sources, RATE)
+    settings: dict[str, Any] = {
+        "kind": "aiokafka",
+        "group": group,
+        "topics": sorted(sources),
+        "transactional_id": owner,
+        "to": output,
+        "transaction_timeout": duration_text(row["timeout_ms"] or 60_000),
+        "work": duration_text(PAUSE_MS),
+        "session_timeout": duration_text(max(SESSION_MS, open_ms + SESSION_MS)),
+        "config": {"isolation_level": "read_committed"},
+    }
+    first = ScenarioMember(f"{owner}-1", owner, None, 0, 0, settings=settings)
+    timeline.members = [first]
+    timeline.from_ms = row["from_ms"] - EARLIER_MS - BEGIN_MS
+    timeline.acts.append(
+        Act(row["from_ms"] - EARLIER_MS, "start", first.name, why="transactions before it, which are short")
+    )
+    at_ms = row["from_ms"] - PAUSE_MS // 2
+    if cause == "commit":
+        why = "its transaction was open for so long, and was committed"
+        timeline.acts.append(Act(at_ms, "freeze", first.name, open_ms, why=why, cause=IN_TRANSACTION))
+    else:
+        why = "its transaction was not ended by it: it crashed, or was frozen"
+        timeline.acts.append(Act(at_ms, "crash", first.name, why=why, is_certain=False, cause=IN_TRANSACTION))
+    if cause == "fenced":
+        second = ScenarioMember(f"{owner}-2", owner, None, 0, 0, settings=dict(settings))
+        timeline.members.append(second)
+        why = "another producer initialized the same transactional.id"
+        timeline.acts.append(Act(max(row["to_ms"] - START_MS, row["from_ms"]), "start", second.name, why=why))
+    timeline.notes.append(
+        f"Other members of {group} are not simulated. Its consumer writes to one partition of {output}, and its topics get"
+        f" {RATE:.0f} records per second."
+    )
+
+
+RATE = 5.0
+"""Records per second of each topic that a consumer with transactions reads: there is always a next transaction."""
 PAUSE_MS, EARLIER_MS = 1000, 6000
 """Between two transactions of the producer, and how long before the incident it begins its first one."""
 START_MS = 400

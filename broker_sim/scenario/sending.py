@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["CLIENT_ID", "commit_as", "delete_as"]
 
 _VERSION = 7  # the last one that is not flexible: with instance ids, without epoch errors
+_EPOCHS, _EPOCH_VERSION = ("consumer", "streams"), 9  # the first one that members of these groups may use
 _TIMEOUT_S = 60.0
 CLIENT_ID = "scenario"
 
@@ -56,8 +57,9 @@ async def commit_as(cluster: Cluster, group: str, member: str, generation: int |
         members.get(member, member),
         topics=[OffsetCommitRequestTopic(name, partitions=parts) for name, parts in topics.items()],
     )
+    version = _EPOCH_VERSION if handle.type in _EPOCHS else _VERSION
     response: OffsetCommitResponse = await _ask(
-        cluster, group, ApiKey.OFFSET_COMMIT, _VERSION, request, OffsetCommitResponse
+        cluster, group, ApiKey.OFFSET_COMMIT, version, request, OffsetCommitResponse
     )
     return Err(response.topics[0].partitions[0].error_code)
 

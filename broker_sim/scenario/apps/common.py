@@ -151,6 +151,9 @@ class Leaving(Protocol):
     async def leave(self) -> None:
         """Leave the group as the client's close() does. Called once, before the program ends."""
 
+    def hang(self, seconds: float) -> None:
+        """The application stops polling for so long; heartbeats are sent."""
+
 
 async def until_told_to_leave(member: Leaving, line: ScenarioPipe) -> int:
     """A member's whole life, which the command `leave` ends in order; the program's exit code."""
@@ -159,6 +162,8 @@ async def until_told_to_leave(member: Leaving, line: ScenarioPipe) -> int:
     def obey(command: str, argument: str) -> None:
         if command == "leave":
             stop.set()
+        elif command == "hang":
+            member.hang(float(argument))
 
     line.listen(obey)
     task = asyncio.ensure_future(member.run())

@@ -45,7 +45,7 @@ class Member(HeartbeatingMember):
 
     def _request(self) -> ConsumerGroupHeartbeatRequest:
         settings, joins = self.settings, self.epoch == 0
-        if self.revokes:
+        if self.revokes and self.polls:
             self._give_up()
         regex = settings.pattern
         says_all = joins or (self.in_doubt and self.repeats)

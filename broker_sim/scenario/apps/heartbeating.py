@@ -36,6 +36,8 @@ class HeartbeatingMember(ABC):
         self.epoch = 0
         self.in_doubt = False
         """Whether the answer to its last heartbeat is lost."""
+        self.hangs_until = 0.0
+        """Until then, in the event loop's seconds, its application does not poll."""
         self.has_failed = False
         """Whether it was refused for good: it heartbeats no more."""
 
@@ -56,6 +58,15 @@ class HeartbeatingMember(ABC):
             except (OSError, EOFError, asyncio.IncompleteReadError):
                 self.in_doubt = True
                 await asyncio.sleep(_RETRY_S)
+
+    def hang(self, seconds: float) -> None:
+        """It does not revoke anything for so long: an application does that as it polls. Heartbeats are sent."""
+        self.hangs_until = asyncio.get_running_loop().time() + seconds
+
+    @property
+    def polls(self) -> bool:
+        """Whether its application polls now."""
+        return asyncio.get_running_loop().time() >= self.hangs_until
 
     async def leave(self) -> None:
         """Leave the group with a last heartbeat, if the member has joined, and close the connection. A lost coordinator is ignored."""

@@ -3,8 +3,10 @@
 It heartbeats, fetches from the leaders of its partitions, works on each record for ``work``, and acknowledges what one fetch has
 brought in one ShareAcknowledge. With ``commit: never`` it acknowledges nothing: it holds what it has. Of ``config`` it knows
 
-    fails_on: [orders-0 5]        records on which its work fails, each as LOG OFFSET
+    fails_on: [orders-0 5, orders-0 7 1]    records on which its work fails, each as LOG OFFSET, or LOG OFFSET DELIVERIES: at so many
+                                  deliveries at first, and then no more
     then: reject                  what it says of those: release (default: try again), or reject
+    holds: [orders-0 9]           records that it does not acknowledge at their first delivery: their locks expire
     wait: 500                     how long a fetch waits for records, in ms
 
 Reports: ``assigned`` with its partitions, ``read`` for each record that it acquires, ``committed`` with the offset after the last
@@ -58,6 +60,15 @@ class _Session:
     fetched: set[Unit] = field(default_factory=set)
 
 
+_ALWAYS = 1 << 30
+
+
+def _failing(entry: str) -> tuple[str, int]:
+    """`orders-0 5 1` as record and deliveries that fail."""
+    log, offset, *deliveries = entry.split()
+    return f"{log} {offset}", int(deliveries[0]) if deliveries else _ALWAYS
+
+
 class Member:
     """One process: a member id of its own, which 4.1 wants to be a uuid."""
 
@@ -67,7 +78,8 @@ class Member:
         self.group = settings.group
         digest = hashlib.sha256(settings.client_id.encode()).digest()[:16]
         self.member_id = base64.urlsafe_b64encode(digest).decode().rstrip("=")
-        self.fails_on = set(map(str, settings.config.get("fails_on", ())))
+        self.fails_on = dict(_failing(str(entry)) for entry in settings.config.get("fails_on", ()))
+        self.holds = set(map(str, settings.config.get("holds", ())))
         self.then = _REJECT if settings.config.get("then") == "reject" else _RELEASE
         self.wait_ms = int(settings.config.get("wait", 500))
         self.coordinator = Wire(settings.client_id, settings.security)
@@ -76,6 +88,7 @@ class Member:
         self.sessions: dict[tuple[str, int], _Session] = {}
         self.epoch = 0
         self.has: set[Unit] = set()
+        self.hangs_until = 0.0
 
     async def run(self) -> None:
         """Fetch and acknowledge records until cancelled."""
@@ -86,6 +99,14 @@ class Member:
         async with asyncio.timeout(_PATIENCE_S):  # not wait_for: see `HeartbeatingMember.ask`
             response: T = await wire.ask(api, version, request, answer)
         return response
+
+    def hang(self, seconds: float) -> None:
+        """The application does not poll, or go on with its work, for so long; heartbeats are sent."""
+        self.hangs_until = asyncio.get_running_loop().time() + seconds
+
+    async def _hangs(self) -> None:
+        """Wait until the application goes on."""
+        await asyncio.sleep(max(self.hangs_until - asyncio.get_running_loop().time(), 0))
 
     # --- membership
 
@@ -167,6 +188,7 @@ class Member:
 
     async def _read(self) -> None:
         while True:
+            await self._hangs()
             by_leader: dict[tuple[str, int], set[Unit]] = {}
             for unit in self.has:
                 if unit in self.leaders:
@@ -221,20 +243,29 @@ class Member:
             self._forget(leader)
         if got:
             said = {unit: await self._work(unit, acquired) for unit, acquired in got.items()}
-            if self.settings.commit != "never":
+            said = {unit: batches for unit, batches in said.items() if batches}
+            if self.settings.commit != "never" and said:
                 await self._acknowledge(leader, said)
 
     async def _work(self, unit: Unit, acquired: list[Any]) -> list[AcknowledgementBatch]:
-        """What is to be said of the records, one type for each."""
+        """What is to be said of the records, one type for each; nothing of those that it holds."""
         log, said = self._log(unit), []
         for run in acquired:
-            types = []
+            first, types = run.first_offset, list[int]()
             for offset in range(run.first_offset, run.last_offset + 1):
                 self.report("read", log=log, offset=offset, deliveries=run.delivery_count)
                 if self.settings.work_s:
                     await asyncio.sleep(self.settings.work_s)
-                types.append(self.then if f"{log} {offset}" in self.fails_on else _ACCEPT)
-            said.append(AcknowledgementBatch(run.first_offset, run.last_offset, types))
+                await self._hangs()
+                record = f"{log} {offset}"
+                if record in self.holds and run.delivery_count == 1:
+                    if types:
+                        said.append(AcknowledgementBatch(first, offset - 1, types))
+                    first, types = offset + 1, []
+                    continue
+                types.append(self.then if run.delivery_count <= self.fails_on.get(record, 0) else _ACCEPT)
+            if types:
+                said.append(AcknowledgementBatch(first, run.last_offset, types))
         return said
 
     async def _acknowledge(self, leader: tuple[str, int], said: dict[Unit, list[AcknowledgementBatch]]) -> None:
