@@ -203,14 +203,15 @@ def _stalled(facts: ReportFacts) -> Iterable[Finding]:
 
 
 def _all_stood(facts: ReportFacts, worst: Row, rows: list[Row]) -> bool:
-    """Whether all partitions of a group stopped within COMMITS_MS of one of them, and went on so with it."""
+    """Whether all partitions of a group stopped within COMMITS_MS of one of them, and went on at once with it."""
     state = facts.states.get(worst["group"])
     if worst["to_ms"] is None or state is None or not state["partitions"] or len(rows) < state["partitions"]:
         return False
     return all(
-        abs(row[name] - worst[name]) <= COMMITS_MS if row[name] is not None else False
+        row["to_ms"] is not None
+        and abs(row["to_ms"] - worst["to_ms"]) <= APART_MS // 2
+        and abs(row["from_ms"] - worst["from_ms"]) <= COMMITS_MS
         for row in rows
-        for name in ("from_ms", "to_ms")
     )
 
 

@@ -435,6 +435,8 @@ def test_a_group_whose_partitions_all_stopped_one_soon_after_the_other_did_not_m
     assert "so did 2 other partitions, and none of its partitions moved; then generation 2 was stored" in told(3, *rows)
     assert "so did 2 other partitions, while other partitions moved on" in told(4, *rows)
     assert "while other partitions moved on" in told(3, *rows[:2], stall(partition=2, from_ms=T0 + 9000))
+    early = stall(partition=2, to_ms=T0 + 58_000, stalled_ms=58_000, moved=1)
+    assert "while other partitions moved on" in told(3, *rows[:2], early)
 
 
 @pytest.mark.parametrize(
