@@ -18,6 +18,7 @@ from broker_sim.journal import INSIDE
 from broker_sim.pipeline.facts import ReportFacts, Row
 from broker_sim.pipeline.finding import LONG_MS, Finding, by_group, certainty_of
 from broker_sim.pipeline.log_findings import is_orderly
+from broker_sim.pipeline.move_findings import moved, unclean
 from broker_sim.pipeline.phrases import at_of, lines_of, named, records_of, short_member, when
 from broker_sim.pipeline.reset_findings import resets
 from broker_sim.pipeline.slow_rebalances import dead_members, is_rebalancing, rebalancing_ms
@@ -37,6 +38,8 @@ __all__ = ["ABOUT_ACCOUNTS", "lost_members"]
 
 APART_MS = 2000
 """So far apart may partitions of a group stop that stopped for one reason."""
+COMMITS_MS = 5000
+"""auto.commit.interval.ms: so far apart may commits of partitions be that stop or go on at one time."""
 FEW = 3
 """More than that of one group are reported as churn."""
 
@@ -179,6 +182,8 @@ def _stalled(facts: ReportFacts) -> Iterable[Finding]:
             groups[row["group"], row["generations"] >= FEW].append(row)
     for (group, again), rows in groups.items():
         worst = max(rows, key=lambda row: (row["pending"] or 0, row["stalled_ms"]))
+        if _all_stood(facts, worst, rows):
+            worst = {**worst, "moved": 0}  # others moved until they stopped as well
         where = f"{worst['topic']}-{worst['partition']}"
         until = f"until {when(worst['to_ms'])}" if worst["to_ms"] is not None else "to the end of the input"
         words = (
@@ -195,6 +200,19 @@ def _stalled(facts: ReportFacts) -> Iterable[Finding]:
             yield _poison(facts, worst, words, at, evidence)
         elif worst["members"] and worst["pending"]:
             yield _stood(facts, worst, words, at, evidence)
+
+
+def _all_stood(facts: ReportFacts, worst: Row, rows: list[Row]) -> bool:
+    """Whether all partitions of a group stopped within COMMITS_MS of one of them, and went on at once with it."""
+    state = facts.states.get(worst["group"])
+    if worst["to_ms"] is None or state is None or not state["partitions"] or len(rows) < state["partitions"]:
+        return False
+    return all(
+        row["to_ms"] is not None
+        and abs(row["to_ms"] - worst["to_ms"]) <= APART_MS // 2
+        and abs(row["from_ms"] - worst["from_ms"]) <= COMMITS_MS
+        for row in rows
+    )
 
 
 _At = tuple[str, int | None, int, int | None]
@@ -306,8 +324,8 @@ def _restarted(facts: ReportFacts, group: str, row: Row) -> bool:
 
 
 def _explained(facts: ReportFacts, row: Row) -> bool:
-    """Whether another finding covers that time: no commit was possible, a transaction held the offsets, a member was lost, the group
-    rebalanced, or it was empty."""
+    """Whether another finding covers that time: no commit was possible, a transaction held the offsets, a member was lost, a static
+    member was away, the group rebalanced, or it was empty."""
     to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
     for stuck in facts.stuck:
         open_ = stuck["to_ms"] is None or row["from_ms"] < stuck["to_ms"]
@@ -330,119 +348,21 @@ def _explained(facts: ReportFacts, row: Row) -> bool:
             and row["from_ms"] <= (at_of(rebalance) or 0) <= to_ms + LONG_MS
         ):
             return bool(row["generations"] < FEW)
+    if any(_was_away(bounce, row["from_ms"], to_ms) for other in facts.of_group(facts.rebalances, row["group"])
+           for bounce in other.get("bounces") or ()):  # fmt: skip
+        return True
     return (row["members"] is False or is_rebalancing(facts, row)) and bool(row["generations"] < FEW)
 
 
-# ------------------------------------------------------------------------------------------------ partitions, transactions
+def _was_away(bounce: Row, from_ms: int, to_ms: int) -> bool:
+    """Whether that is the time between the last sign of a static member and its return: its partitions wait for it."""
+    if bounce["removed"] or bounce["at_ms"] is None or bounce["away_ms"] is None:
+        return False
+    left_ms = bounce["at_ms"] - bounce["away_ms"]
+    return bool(abs(left_ms - from_ms) <= COMMITS_MS and abs(bounce["at_ms"] - to_ms) <= COMMITS_MS)
 
 
-def _moved(facts: ReportFacts) -> Iterable[Finding]:
-    """Moves of coordinators: those at one time together, since a broker that stops loses all its partitions."""
-    together: list[list[Row]] = []
-    clean = (row for row in facts.moves if row["at_ms"] is not None and not row["unclean"])
-    for row in sorted(clean, key=lambda row: (_stayed(row), row["at_ms"])):
-        near = together and row["at_ms"] - together[-1][-1]["at_ms"] <= 10_000
-        if near and _stayed(row) == _stayed(together[-1][-1]):
-            together[-1].append(row)
-        else:
-            together.append([row])
-    for rows in together:
-        if _stayed(rows[0]):
-            yield _re_elected(rows)
-            continue
-        partitions = list(dict.fromkeys(row["log_partition"] for row in rows))
-        first = rows[0]
-        which = named([f"__consumer_offsets-{partition}" for partition in partitions], 12)
-        words = (
-            f"{which} went to {'another leader' if len(partitions) == 1 else 'other leaders'} at {when(first['at_ms'])}"
-        )
-        if first["node"] is not None:
-            words += f", broker {named(str(row['node']) for row in rows if row['node'] is not None)}"
-        if first["to_epoch"] is not None:
-            words += f" (epoch {first['to_epoch']})"
-        groups = [name for name, row in facts.states.items() if row["log_partition"] in partitions]
-        if groups:
-            words += f"; the coordinator of {named(groups)} moved with {'it' if len(partitions) == 1 else 'them'}"
-        loaded = max((row["loaded_ms"] or 0 for row in rows), default=0)
-        if loaded >= 1000:
-            words += f"; it took {duration_text(loaded)} to load"
-        yield Finding(
-            "coordinator moved",
-            "note",
-            68,
-            f"{words}.",
-            "Clients find the new coordinator by themselves; commits and rebalances wait meanwhile. A broker was restarted, was"
-            " lost, or"
-            " leadership was moved.",
-            None,
-            partitions[0] if len(partitions) == 1 else None,
-            first["at_ms"],
-            rows[-1]["at_ms"],
-            "certain",
-            tuple((row["log_partition"], row["log_offset"]) for row in rows if row["log_offset"] is not None),
-            tuple(line for row in rows for line in (row["evidence_lines"] or ())[:2]),
-        )
-
-
-def _stayed(row: Row) -> bool:
-    """Whether the broker that led was elected again."""
-    return row["node"] is not None and row["node"] == row["from_node"]
-
-
-def _re_elected(rows: list[Row]) -> Finding:
-    """Partitions that got a new leader epoch at one time and kept their leaders."""
-    partitions = list(dict.fromkeys(row["log_partition"] for row in rows))
-    which = named([f"__consumer_offsets-{partition}" for partition in partitions], 12)
-    who = named(str(row["node"]) for row in rows)
-    return Finding(
-        "leader epoch",
-        "note",
-        12,
-        f"{which} got a new leader epoch at {when(rows[0]['at_ms'])}; broker {who} is still the leader, so"
-        " the groups' coordinator stayed.",
-        "Under 3.x each change of the in-sync replicas by the controller does that: another broker was fenced or restarted.",
-        None,
-        partitions[0] if len(partitions) == 1 else None,
-        rows[0]["at_ms"],
-        rows[-1]["at_ms"],
-        "certain",
-        tuple((row["log_partition"], row["log_offset"]) for row in rows if row["log_offset"] is not None),
-        tuple(line for row in rows for line in (row["evidence_lines"] or ())[:2]),
-    )
-
-
-def _unclean(facts: ReportFacts) -> Iterable[Finding]:
-    """Elections outside of the in-sync replicas in the brokers' logs: one finding for each offsets partition, or other topic."""
-    topics: dict[tuple[str, int | None], list[Row]] = defaultdict(list)
-    for row in facts.marks:
-        if row["what"] == "unclean" and row["topic"] is not None:
-            ours = row["topic"] == "__consumer_offsets"
-            topics[row["topic"], row["partition"] if ours else None].append(row)
-    for (topic, index), rows in topics.items():
-        partitions = list(dict.fromkeys(row["partition"] for row in rows))
-        which = named([f"{topic}-{partition}" for partition in partitions], 6)
-        words = f"{which} got a leader from outside of the in-sync replicas at {when(rows[0]['ts_ms'])}"
-        groups = [] if index is None else [name for name, row in facts.states.items() if row["log_partition"] == index]
-        if index is None:
-            words += ": records that only the in-sync replicas had are lost"
-            advice = "Consumers that were ahead continue at the offset where the logs diverge."
-        else:
-            words += f": records that only the in-sync replicas had are lost, as are commits of {named(groups or ['its groups'])}"
-            advice = "Its groups continue from older offsets at their next OffsetFetch, and read the records after them again."
-        yield Finding(
-            "unclean election",
-            "bad",
-            720,
-            f"{words}.",
-            f"unclean.leader.election.enable allows it, or an operator ran kafka-leader-election. {advice}",
-            groups[0] if len(groups) == 1 else None,
-            index,
-            rows[0]["ts_ms"],
-            None,
-            "certain",
-            (),
-            tuple(f"{row['file']}:{row['line']}" for row in rows),
-        )
+# ------------------------------------------------------------------------------------------------ transactions
 
 
 _IN_SPITE = ("fenced", "timed out")
@@ -595,5 +515,5 @@ def _transactions(facts: ReportFacts) -> Iterable[Finding]:
 
 
 ABOUT_ACCOUNTS: tuple[Callable[[ReportFacts], Iterable[Finding]], ...] = (
-    *(_lost, _polled, resets, _stalled, _moved, _unclean, _transactions),
+    *(_lost, _polled, resets, _stalled, moved, unclean, _transactions),
 )

@@ -54,7 +54,7 @@ KINDS = {
     "slow rebalance": "a rebalance took more than 10 s, or as a note more than 5 s",
     "session expired": "the session of a member expired",
     "poll timeout": "a member left after max.poll.interval.ms",
-    "departed": "a member left, or its session expired, and it did not rejoin (log)",
+    "departed": "a member left, or its session expired, while others stayed (log)",
     "grown topic": "a topic got more partitions while a group was reading it (log)",
     "static bounce": "static members came back under other member ids (log)",
     "churn": "many sessions of a group expired (journal)",

@@ -90,7 +90,7 @@ def _no_findings(facts: ReportFacts, notes: int) -> Finding:
     if facts.lines_alone:
         return Finding("nothing", "good", 0, f"{words} {LINES_ALONE}")
     if facts.journal is None:
-        without = "A log alone does not show stuck partitions, or" if not facts.lines else "Logs do not show"
+        without = "A log alone shows only some stuck partitions, and no" if not facts.lines else "Logs do not show"
         words += f" {without} records that were delivered twice."
     if not facts.logged:
         words += f" {NO_LOG}"
@@ -181,6 +181,8 @@ _SHOWN_BY = {
     " while groups of other partitions went on",
     "rhythm": "they slowed down together and caught up at once afterwards, while groups of other partitions did not",
 }
+_BY_PACE = ("together", "repeated", "rhythm")
+"""No line shows when the partition committed appends again."""
 
 
 def _stuck_by_logs(facts: ReportFacts, row: Row) -> Finding:
@@ -189,6 +191,8 @@ def _stuck_by_logs(facts: ReportFacts, row: Row) -> Finding:
     others = [group for group in facts.neighbours.get(partition, ()) if group not in hit]
     whose = named(hit) if hit else "No group"
     words = f"{whose} could {'not commit' if hit else 'commit'} {_between(row['from_ms'], row['to_ms'])}"
+    if row["evidence"] in _BY_PACE and row["to_ms"] is not None:
+        words += " at the latest"  # when they committed next
     words += (
         f": {'their' if len(hit) > 1 or not hit else 'its'} offsets partition {partition} committed nothing;"
         f" {_SHOWN_BY[row['evidence']]}"

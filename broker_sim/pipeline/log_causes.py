@@ -4,7 +4,8 @@ Rules:
 1. A broker's line is certain. ``Preparing to rebalance`` has the reason and the beginning of the join phase; the reason of a
    member that left (KIP-800) is in the same line, or in 4.x in a line of its own just before.
 2. From the log alone: a commit shows that a member is alive, for the coordinator restarts a member's session at each of them
-   (GroupCoordinator.doCommitOffsets, ClassicGroup.rescheduleHeartbeat). So a member that committed less than session.timeout.ms before
+   (GroupCoordinator.doCommitOffsets, ClassicGroup.rescheduleHeartbeat) but those in a transaction (GroupCoordinator.doTxnCommitOffsets,
+   OffsetMetadataManager.commitTransactionalOffset). So a member that committed less than session.timeout.ms before
    the join phase ended cannot have been removed by its session: it left. That is certain. The session of one whose last
    commit was about a session timeout before, after regular ones, most likely expired; one without commits for max.poll.interval.ms,
    which clients send as their rebalance timeout, most likely left by itself as its poll timeout expired. If neither fits there is no
@@ -64,7 +65,7 @@ REGULAR = 4
 """The number of commits of a partition from which its commit interval is derived."""
 
 Progress = Mapping[str, list[int]]
-"""``orders-0`` -> [first ms, last ms, commits, last offset] since the group's record before."""
+"""``orders-0`` -> [first ms, last ms, commits, last offset, last ms outside of transactions or None] since the record before."""
 
 _MEMBER = re.compile(
     r"(?:Adding new member|[Rr]emoving member|Updating metadata for(?: static)? member|Leader|for \(|Removing|static"
@@ -269,7 +270,8 @@ def departures(generation: Generation, seen: Progress) -> tuple[str, str, list[s
         known = _last_sign(member, seen, generation.before_stored_ms)
         if known is None or not member.session_ms:
             return None
-        reason = _departure(member, known, generation.closed_ms, member.client_id in back)
+        alive_ms = _last_alive(member, seen, generation.before_stored_ms)
+        reason = _departure(member, known, alive_ms, generation.closed_ms, member.client_id in back)
         if reason is None:
             return None
         reasons.append((*reason, member.member))
@@ -290,15 +292,23 @@ def _last_sign(member: StoredMember, seen: Progress, since_ms: int | None) -> tu
     return known
 
 
+def _last_alive(member: StoredMember, seen: Progress, since_ms: int | None) -> int | None:
+    """When a request of a member that the log shows restarted its session for the last time."""
+    mine = [seen[name][4] for name in member.assigned if name in seen]
+    return max((ms for ms in (*mine, since_ms) if ms is not None), default=None)
+
+
 def _departure(
-    member: StoredMember, known: tuple[int, int | None], closed_ms: int, returned: bool
+    member: StoredMember, known: tuple[int, int | None], alive_ms: int | None, closed_ms: int, returned: bool
 ) -> tuple[str, str] | None:
     last_ms, rhythm_ms = known
     session_ms, poll_ms = member.session_ms or 0, member.rebalance_ms or 0
     silent_ms = closed_ms - last_ms
-    if silent_ms < session_ms:
+    if alive_ms is not None and closed_ms - alive_ms < session_ms:
         # its session was restarted by its last commit: it can't have expired
         return "leave", CERTAIN
+    if silent_ms < session_ms:
+        return None  # a commit in a transaction
     if rhythm_ms is None:
         # it never committed: a session timeout after its generation began, with the same client in its place, it sent no LeaveGroup
         return ("session timeout", LIKELY) if returned and silent_ms <= session_ms + SLACK_MS else None

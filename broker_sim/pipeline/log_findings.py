@@ -249,48 +249,76 @@ def _waited(group: str, row: Row) -> Finding:
 
 
 def _lost(facts: ReportFacts) -> Iterable[Finding]:
-    """Members that were removed and did not rejoin, while others stayed."""
-    stormy = {storm.group for storm in _storms(facts)}
+    """Members that were removed while others stayed: they did not rejoin, had joined as another member before, or rejoined as the same
+    member."""
+    stormy = {storm.group: storm.severity for storm in _storms(facts)}
     for group, rows in _generations(facts):
-        if group in stormy:
+        if stormy.get(group, "note") != "note":
             continue
+        clients = {
+            name: client
+            for row in rows
+            for name, client in zip(row["who"] or (), row["who_clients"] or (), strict=False)
+        }
+        found = []
         for at, row in enumerate(rows):
-            departed = _moves([row], came=False)
-            back = _moves(rows[at:], came=True)
-            returned = {bounce["former"] for later in rows[at:] for bounce in later.get("bounces") or ()}
-            if (
-                row["cause"] not in ("departed", "leave")
-                or not row["size_after"]
-                or None
-                in (row["who_clients"] or ())  # its record is older than the log: another member may be the same client
-                or any(name in back for name in departed)
-                or returned & set(row["who"] or ())
-            ):
-                continue
-            left = row["cause"] == "leave"
-            words = (
-                f"{who(row)} left {group}{'' if left else ', or expired,'} by {when(_at(row))}, and did not rejoin;"
-                f" {row['size_after']} stayed"
-            )
-            advice = (
-                "It left with a LeaveGroup."
-                if left
-                else "The log does not show which: a leave takes effect at once, an expired session after its timeout."
-            )
-            partition = row["coordinator_partition"]
-            yield Finding(
-                "departed",
-                "note",
-                72,
-                f"{words}.",
-                advice,
-                group,
-                partition,
-                _at(row),
-                None,
-                "certain",
-                records_of([row]),
-            )
+            if row["cause"] not in ("departed", "leave") or not row["size_after"] or None in (row["who_clients"] or ()):
+                continue  # a record of a member may be older than the log: another one may be the same client
+            went = _whereabouts(rows, at, clients)
+            if went is not None:
+                found.append((row, went))
+        many = group in stormy and sum(went.startswith(DID_NOT) for _, went in found) > 1  # a deployment with new names
+        for row, went in found:
+            if not (many and went.startswith(DID_NOT)):
+                yield _departed(group, row, went)
+
+
+def _departed(group: str, row: Row, went: str) -> Finding:
+    left = row["cause"] == "leave"
+    if went.startswith(SAME):
+        advice = (
+            "A process that starts again has another member id: this one went on. It exceeded max.poll.interval.ms, was suspended, or"
+            " could not send heartbeats."
+        )
+    elif left:
+        advice = "It left with a LeaveGroup."
+    else:
+        advice = "The log does not show which: a leave takes effect at once, an expired session after its timeout."
+    return Finding(
+        "departed",
+        "note",
+        72,
+        f"{who(row)} left {group}{'' if left else ', or expired,'} by {when(_at(row))}{went}.",
+        advice,
+        group,
+        row["coordinator_partition"],
+        _at(row),
+        None,
+        "certain",
+        records_of([row]),
+    )
+
+
+DID_NOT, SAME = ", and did not rejoin", ", and rejoined under the same member id"
+
+
+def _whereabouts(rows: list[Row], at: int, clients: dict[str, str | None]) -> str | None:
+    """What became of the members that a row removed; None where their clients joined again, as in a restart."""
+    row, later = rows[at], rows[at:]
+    removed = set(row["who"] or ())
+    again = next((one for one in later if removed and removed <= set(one["members_after"] or ())), None)
+    if again is not None:
+        return f"{SAME} at {when(_at(again))}; {row['size_after']} stayed"
+    departed, back = _moves([row], came=False), _moves(later, came=True)
+    returned = {bounce["former"] for other in later for bounce in other.get("bounces") or ()}
+    if any(name in back for name in departed) or returned & removed:
+        return None
+    stay = {clients.get(member) or _client_of(member) for member in row["members_after"] or ()}
+    here, gone = [name for name in departed if name in stay], [name for name in departed if name not in stay]
+    if not here:
+        return f"{DID_NOT}; {row['size_after']} stayed"
+    words = f"; {row['size_after']} stayed, {named(here)} among them under another member id"
+    return f"{words}; {named(gone)} did not rejoin" if gone else words
 
 
 _PROTOCOLS = {

@@ -85,6 +85,8 @@ class SlowPeriod:
     """When the group repeated a commit that was not answered, where rule 6 holds; else None."""
     marked: bool = False
     """Whether all of its pauses are `MARKED`: the group had a reason of its own."""
+    jumped: bool = True
+    """Whether it had read on meanwhile."""
 
 
 REPEATED = "repeated"
@@ -251,6 +253,7 @@ def _slow_period(log_partition: int, group: str, run: list[Row]) -> SlowPeriod:
         shows,
         _repeated_ms(run) if shows else None,
         not plain,
+        jumped,
     )
 
 
@@ -419,7 +422,7 @@ def _of_lines(log_partition: int, signs: list[Row]) -> list[_Period]:
 
 def _joined(periods: list[_Period], stretches: list[SlowPeriod], paces: list[Row]) -> list[_Period]:
     """Rule 3: groups of the same partition are added to a period, those of others make periods of their own, where all of a partition's
-    groups slowed down."""
+    groups slowed down and had read on (rule 2)."""
     result: list[_Period] = []
     begun: dict[tuple[int, int], list[SlowPeriod]] = defaultdict(list)
     for stretch in stretches:
@@ -430,7 +433,7 @@ def _joined(periods: list[_Period], stretches: list[SlowPeriod], paces: list[Row
             if stretch.log_partition == period.log_partition:
                 period.groups.add(stretch.group)
                 period.records.append(stretch.from_offset)
-            elif not stretch.marked:
+            elif not stretch.marked and stretch.jumped:
                 begun[number, stretch.log_partition].append(stretch)
             break
     known = {period.log_partition for period in periods}

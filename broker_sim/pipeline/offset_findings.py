@@ -249,7 +249,7 @@ _DELETED = {
 
 def _deletion(facts: ReportFacts, row: Row) -> Row | None:
     """The broker's line about a deletion: one that names the group, else one about expired offsets of that offsets partition, which is
-    written with their tombstones."""
+    written with their tombstones, and counts them."""
 
     def away_ms(mark: Row) -> int:
         return abs(int(mark["ts_ms"] - row["at_ms"]))
@@ -259,7 +259,10 @@ def _deletion(facts: ReportFacts, row: Row) -> Row | None:
     expired = [
         mark
         for mark in near
-        if mark["what"] == "expired" and mark["partition"] == row["log_partition"] and away_ms(mark) <= AT_ONCE_MS
+        if mark["what"] == "expired"
+        and mark["partition"] == row["log_partition"]
+        and away_ms(mark) <= AT_ONCE_MS
+        and (mark.get("number") is None or mark["number"] >= row["offsets"])
     ]
     return min(naming or expired, key=away_ms, default=None)
 

@@ -41,12 +41,15 @@ def _came_back(truth: Truth, group: str, names: list[str], at_ms: int, rest: str
             life.died_ms for life in truth.deaths(group, name) if life.died_ms is not None and life.died_ms <= at_ms
         ]
         starts = [life.start_ms for life in truth.lives(group, name)]
-        known = truth.knows(group) and not (truth.troubled(group, at_ms) and not dead)
+        troubled = truth.troubled(group, at_ms)  # a client then joins again by itself, under another member id
+        known = truth.knows(group) and not (troubled and not dead)
         if "had joined by then, and waited for that session" in rest:
             true = (
                 any(dead[-1] - 100 <= at <= at_ms for at in starts) if dead and known else None if not known else False
             )
-            yield Claim(f"another {name} had joined by then", true, f"started at {starts}")
+            yield Claim(
+                f"another {name} had joined by then", true or (None if troubled else true), f"started at {starts}"
+            )
         elif "with the same client id joined later" in rest:
             true = any(at >= dead[-1] - 100 for at in starts) if dead and known else None if not known else False
             yield Claim(f"another {name} joined later", true, f"started at {starts}")
@@ -86,7 +89,11 @@ def _same_again(truth: Truth, group: str, all_: int, from_ms: int, to_ms: int, n
 
 
 def departed(truth: Truth, found: Found) -> Iterator[Claim]:
-    said = re.match(rf"(.+?) left (\S+?)(, or expired,)? by ({AT}), and did not rejoin; (\d+) stayed", found["text"])
+    said = re.match(
+        rf"(.+?) left (\S+?)(, or expired,)? by ({AT})(?:, and (?:did not rejoin|(rejoined) under.* at {AT}))?;"
+        r" (\d+) stayed(?:, (.+?) among them under another member id)?",
+        found["text"],
+    )
     if said is None:
         return
     group, at_ms = said[2], moment(said[4], found["at_ms"])
@@ -94,6 +101,7 @@ def departed(truth: Truth, found: Found) -> Iterator[Claim]:
         yield Claim("left", None, "the ledger has no acts")
         return
     unknown = truth.troubled(group, at_ms)
+    again = set(names_in(said[7] or ""))
     for name in names_in(said[1]):
         lives = truth.lives(group, name)
         gone = [
@@ -103,16 +111,19 @@ def departed(truth: Truth, found: Found) -> Iterator[Claim]:
         ]
         busy = [act for act in truth.acts(group, "block") if act.client == name and act.at_ms <= at_ms]
         went = bool(gone or busy)
+        if said[5]:
+            yield Claim(f"{name} went on", bool(busy) and not gone, "it ended")
         yield Claim(f"{name} left{said[3] or ''} by {said[4]}", went or (None if unknown else False), "it lived")
         if said[3] is None and gone and not busy:
             closed = gone[-1].closing_ms is not None
             yield Claim(f"{name} left", closed or (None if unknown else False), "it was killed")
         if gone:
             back = [life for life in lives if life.start_ms > (gone[-1].end_ms or 0) and life.assigned_ms is not None]
-            yield Claim(f"{name} did not rejoin", not back, f"started again at {[life.start_ms for life in back]}")
+            claim = f"{name} {'had joined again' if name in again else 'did not rejoin'}"
+            yield Claim(claim, bool(back) == (name in again), f"started again at {[life.start_ms for life in back]}")
     stay = {life.client for life in truth.lives(group) if life.lives(at_ms) and life.start_ms < at_ms}
     yield Claim(
-        f"{said[5]} stayed", (len(stay) >= int(said[5])) or (None if unknown else False), f"{sorted(stay)} lived"
+        f"{said[6]} stayed", (len(stay) >= int(said[6])) or (None if unknown else False), f"{sorted(stay)} lived"
     )
 
 

@@ -13,15 +13,18 @@ __all__ = ["archived", "moved", "redelivered", "stuck", "transaction", "unclean"
 
 def stuck(truth: Truth, found: Found) -> Iterator[Claim]:
     said = re.match(
-        rf"(.+?) could (?:not )?commit between ({AT}) and ({AT}): (?:its|their) offsets partition (\d+)", found["text"]
+        rf"(.+?) could (?:not )?commit between ({AT}) and ({AT})( at the latest)?: (?:its|their) offsets partition (\d+)",
+        found["text"],
     )
     if said is None:
         return
-    from_ms, to_ms, partition = moment(said[2], found["at_ms"]), moment(said[3], found["at_ms"]), int(said[4])
+    from_ms, to_ms, partition = moment(said[2], found["at_ms"]), moment(said[3], found["at_ms"]), int(said[5])
     events = [event for event in truth.ledger.events if event.kind == "stuck" and partition in event.log_partitions]
     near = [event for event in events if event.start_ms - 2000 <= from_ms and to_ms <= event.end_ms + LATE_MS]
     yield Claim(f"partition {partition} was stuck between {said[2]} and {said[3]}", bool(near),
                 f"{[(event.start_ms, event.end_ms) for event in events]}")  # fmt: skip
+    if said[4]:
+        to_ms = min([to_ms, *(event.detail.get("resumed_ms", to_ms) for event in near)])
     for group in names_in(said[1]):
         if group not in truth.ledger.groups:
             continue

@@ -143,6 +143,52 @@ def test_who_left_had_closed_and_did_not_return() -> None:
     assert said(dead, "departed", words.format("billing-1", ", or expired,", at(16), 1), 16).true is True
 
 
+def test_who_was_removed_may_be_back_as_another_member_or_as_the_same_one() -> None:
+    words = "billing-1 left billing, or expired, by {}; 2 stayed, billing-1 among them under another member id."
+    again = ledger(*TWO, KILLED, started(12, "billing-1", 0, 1))
+    assert said(again, "departed", words.format(at(16)), 16).true is True
+    assert said(ledger(*TWO, KILLED), "departed", words.format(at(16)), 16).true is False
+    words = "billing-1 left billing, or expired, by {}, and rejoined under the same member id at {}; 1 stayed."
+    busy = ledger(*TWO, acts((10, "billing-1", "block", {"seconds": 22})))
+    assert said(busy, "departed", words.format(at(24), at(33)), 24).true is True
+    assert said(again, "departed", words.format(at(16), at(17)), 16).true is False
+
+
+def test_a_client_joins_again_by_itself_where_its_coordinator_was_in_trouble() -> None:
+    text = EXPIRED.format("billing-1", "by", at(16), WAITED)
+    lost = event("unclean election", 5, 14, None)
+    assert said(ledger(*TWO, KILLED, events=(lost,)), "session expired", text, 16).true is True
+    assert said(ledger(*TWO, KILLED), "session expired", text, 16).true is False
+
+
+def test_the_session_of_a_member_that_does_not_poll_may_expire_under_kip_848() -> None:
+    """Its member id is a UUID, so the broker's line does not show which client it was."""
+    line = Witness(T0 + 28_000, "billing", "removed", name="Nu9zdEw8Tl68k5MfwnkUnA")
+    late = event("poll expiry", 10, 40, client="billing-1", max_poll_ms=10_000)
+    truth = ledger(*TWO, events=(late,), kind="consumer")
+    text = EXPIRED.format("{}", "at", at(28), "")
+    assert said(truth, "session expired", text.format("billing-1"), 28, lines=(line,)).true is True
+    assert said(truth, "session expired", text.format("billing-2"), 28, lines=(line,)).true is False
+    assert said(truth, "session expired", text.format("billing-1"), 28).true is False
+
+
+def test_brokers_log_members_whose_sessions_expired(tmp_path: Path) -> None:
+    """The lines of GroupCoordinator (3.4) and of GroupMetadataManager (4.1, 4.4)."""
+    logs = tmp_path / "logs" / "brokers" / "node-1"
+    logs.mkdir(parents=True)
+    (logs / "server.log").write_text(
+        "[2023-11-14 22:13:36,000] INFO [GroupCoordinator id=1 topic=__consumer_offsets partition=3] [GroupId billing] Member"
+        " Nu9zdEw8Tl68k5MfwnkUnA fenced from the group because the member session expired."
+        " (org.apache.kafka.coordinator.group.GroupMetadataManager)\n"
+        "[2023-11-14 22:13:36,500] INFO [GroupCoordinator 1]: Member app-1-x in group billing has failed, removing it from the"
+        " group (kafka.coordinator.group.GroupCoordinator)\n"
+    )
+    assert list(witnesses(tmp_path)) == [
+        Witness(T0 + 16_000, "billing", "removed", name="Nu9zdEw8Tl68k5MfwnkUnA"),
+        Witness(T0 + 16_500, "billing", "removed", name="app-1-x"),
+    ]
+
+
 def committed(client: str, *rows: tuple[float, int, int]) -> list[Act]:
     """(seconds, partition, offset)."""
     return [
@@ -233,6 +279,12 @@ def test_a_stuck_partition_committed_nothing() -> None:
     assert said(ledger(*TWO, events=(freeze,)), "stuck", words.format(at(10), at(29), 3), 10, 29).true is True
     assert said(ledger(*TWO, events=(freeze,)), "stuck", words.format(at(10), at(29), 5), 10, 29).true is False
     assert said(ledger(*TWO, events=(freeze,)), "stuck", words.format(at(10), at(60), 3), 10, 60).true is False
+    later = words.replace(": its", " at the latest: its").format(at(10), at(34), 3)
+    freeze = event("stuck", 10, 30, None, (3,), resumed_ms=T0 + 25_000)
+    for seconds, true in ((26, True), (20, False)):
+        truth = ledger(*TWO, committed("billing-1", (seconds, 0, 7)), events=(freeze,))
+        assert said(truth, "stuck", later, 10, 34).true is true
+        assert said(truth, "stuck", words.format(at(10), at(34), 3), 10, 34).true is False
     done = committed("billing-1", (20, 0, 7))
     assert said(ledger(*TWO, done, events=(freeze,)), "stuck", words.format(at(10), at(29), 3), 10, 29).true is False
 

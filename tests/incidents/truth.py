@@ -64,7 +64,9 @@ class Witness:
 _STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] ")
 _REMOVED = (
     re.compile(r"[Mm]ember (?P<name>\S+) in group (?P<group>\S+) has failed, removing it"),
-    re.compile(r"\[GroupId (?P<group>\S+)\] Member (?P<name>\S+) fenced from the group because its session expired"),
+    re.compile(
+        r"\[GroupId (?P<group>\S+)\] Member (?P<name>\S+) fenced from the group because the member session expired"
+    ),
 )
 _GENERATION = (
     re.compile(r"Stabilized group (?P<group>\S+) generation (?P<number>\d+)"),
@@ -143,11 +145,14 @@ class Truth:
     def expired(self, group: str, client: str, at_ms: int, *, exact: bool) -> tuple[bool | None, str]:
         """Whether the session of a client ended then (``exact``), or not long before."""
         early_ms, late_ms = HEARTBEAT_MS + SLACK_MS, SLACK_MS if exact else LATE_MS
-        if any(
-            line.what == "removed" and line.group == group and self._names(line.name, group, client)
-            and at_ms - late_ms <= line.at_ms <= at_ms + SLACK_MS for line in self.lines
-        ):  # fmt: skip
+        removed = [line for line in self.lines if line.what == "removed" and line.group == group
+                   and at_ms - late_ms <= line.at_ms <= at_ms + SLACK_MS]  # fmt: skip
+        if any(self._names(line.name, group, client) for line in removed):
             return True, "its broker logged it"
+        # member ids of KIP-848 are UUIDs; librdkafka sends such a coordinator no heartbeat once max.poll.interval.ms has passed
+        late = {event.detail.get("client") for event in self.events(group, at_ms, "poll expiry")}
+        if removed and self.ledger.groups[group].type == "consumer" and late == {client}:
+            return True, "its broker logged that the session of a member expired, and it did not poll"
         if not self.knows(group):
             return self._expired_by_events(group, client, at_ms)
         ends = [life.died_ms + life.session_ms for life in self.deaths(group, client) if life.died_ms is not None]

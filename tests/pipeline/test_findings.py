@@ -68,12 +68,12 @@ def test_a_log_alone_is_reported_with_what_it_cannot_show() -> None:
     log = {"log_partition": 12, "records": 100, "first_offset": 9_000, "last_offset": 9_999}
     known = facts(counts={"rebalances": 3}, journal=None, partitions=[log])
     assert only(known) == (
-        "Nothing unusual was found in 2 groups, 100 committed offsets and 3 rebalances. A log alone does not show stuck partitions,"
-        " or records that were delivered twice. 99% of the log's records were deleted by compaction or"
+        "Nothing unusual was found in 2 groups, 100 committed offsets and 3 rebalances. A log alone shows only some stuck"
+        " partitions, and no records that were delivered twice. 99% of the log's records were deleted by compaction or"
         " retention; their contents are unknown."
     )
     whole = facts(counts={"rebalances": 3}, journal=None, partitions=[{**log, "records": 10_000, "first_offset": 0}])
-    assert only(whole).endswith("or records that were delivered twice.")
+    assert only(whole).endswith("and no records that were delivered twice.")
     whole.lines = ["server.log"]
     assert only(whole).endswith("3 rebalances. Logs do not show records that were delivered twice.")
 
@@ -411,6 +411,11 @@ OF_ITS_OFFSETS = mark("offsets deleted", 5100, group="billing")
         ([mark("expired", 4990, partition=12)], "the broker logged that they expired"),
         ([mark("expired", 3000, partition=12)], "by default offsets expire"),  # those of another group
         ([mark("expired", 4990, partition=11)], "by default offsets expire"),
+        (
+            [mark("expired", 4990, partition=12, number=1)],
+            "by default offsets expire",
+        ),  # the group's record, without offsets
+        ([mark("expired", 4990, partition=12, number=8)], "the broker logged that they expired"),
         ([mark("expired", 4990, partition=12), BY_REQUEST], "the group was deleted by a request"),
         ([mark("expired", 4990, partition=12), OF_ITS_OFFSETS], "they were deleted by a request"),
         ([mark("deleted", 5000, detail="mail, billing-2")], "by default offsets expire"),

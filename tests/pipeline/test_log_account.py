@@ -422,6 +422,41 @@ def test_a_stall_caused_by_a_stuck_partition_is_no_finding_of_its_own() -> None:
     assert not [one for tell in ABOUT_ACCOUNTS for one in tell(facts(stalls=[stall()], stuck=[stuck]))]
 
 
+def test_a_group_whose_partitions_all_stopped_one_soon_after_the_other_did_not_move_on() -> None:
+    """Members stop when they learn of a rebalance: with their next heartbeat."""
+    rebalanced = rebalance(0, source="log", started_ms=None, closed_ms=T0 + 59_900, ended_ms=T0 + 59_950, generation=2)
+    rows = [stall(partition=at, from_ms=T0 + 1300 * at, stalled_ms=60_000 - 1300 * at, moved=1) for at in range(3)]
+
+    def told(partitions: int, *stalls: dict[str, Any]) -> str:
+        given = facts(stalls=list(stalls), rebalances=[rebalanced], states=state(partitions=partitions), journal=None)
+        (found,) = (one for tell in ABOUT_ACCOUNTS for one in tell(given) if one.kind == "stalled")
+        return found.text
+
+    assert "so did 2 other partitions, and none of its partitions moved; then generation 2 was stored" in told(3, *rows)
+    assert "so did 2 other partitions, while other partitions moved on" in told(4, *rows)
+    assert "while other partitions moved on" in told(3, *rows[:2], stall(partition=2, from_ms=T0 + 9000))
+    early = stall(partition=2, to_ms=T0 + 58_000, stalled_ms=58_000, moved=1)
+    assert "while other partitions moved on" in told(3, *rows[:2], early)
+
+
+@pytest.mark.parametrize(
+    ("bounce", "explained"),
+    [
+        ({}, True),
+        ({"away_ms": 30_000}, False),
+        ({"at_ms": T0 + 40_000}, False),
+        ({"away_ms": None}, False),
+        ({"removed": True}, False),
+    ],
+)
+def test_partitions_of_a_static_member_that_was_away_are_no_stall(bounce: dict[str, Any], explained: bool) -> None:
+    known = {"instance": "i2", "client": "app-2", "former": "app-2-x", "member": "app-2-y", "at_ms": T0 + 60_500,
+             "away_ms": 60_000, "removed": False, "log_offset": 7}  # fmt: skip
+    back = rebalance(60_500, 10, source="log", cause="join", generation=4, bounces=[{**known, **bounce}])
+    given = facts(stalls=[stall()], rebalances=[back])
+    assert ("stalled" not in {one.kind for tell in ABOUT_ACCOUNTS for one in tell(given)}) is explained
+
+
 def test_a_partition_with_an_open_transaction_does_not_wait_for_its_member() -> None:
     stood = stall()
     at = f"{stood['topic']}-{stood['partition']} at {stood['offset']}"
@@ -466,6 +501,40 @@ def test_moves_at_one_time_are_one_finding_and_a_note_unless_records_are_lost() 
     mark = {"what": "unclean", "topic": "__consumer_offsets", "partition": 3, "ts_ms": T0, "file": "a.log", "line": 7}
     lost = only(facts(marks=[mark], moves=[{**moves[1], "unclean": True}]))
     assert (lost.kind, lost.severity, lost.log_partition, lost.lines) == ("unclean election", "bad", 3, ("a.log:7",))
+
+
+@pytest.mark.parametrize(
+    ("evidence", "latest"),
+    [("broker log", False), ("client log", False), ("together", True), ("repeated", True), ("rhythm", True)],
+)
+def test_where_no_line_shows_the_end_of_a_stuck_period_the_next_commit_is_the_latest(
+    evidence: str, latest: bool
+) -> None:
+    period = {**SLOWED, "evidence": evidence, "certainty": "likely"}
+    (found,) = (one for one in findings(facts(stuck=[period], journal=None)) if one.kind == "stuck")
+    assert (" and 22:14:10 at the latest: its offsets partition 12 " in found.text) is latest
+    (still,) = (one for one in findings(facts(stuck=[{**period, "to_ms": None}], journal=None)) if one.kind == "stuck")
+    assert "at the latest" not in still.text
+
+
+def moves(*rows: tuple[int, float, float | None]) -> list[str]:
+    """What is found of moves: partition, when (s), and the last record before, where no broker logged it."""
+    given = [
+        row(
+            COORDINATOR_MOVES.names, log_partition=at, at_ms=T0 + round(now * 1000), to_epoch=1, unclean=False,
+            after_ms=None if last is None else T0 + round(last * 1000), evidence_lines=["a.log:1"] if last is None else None,
+        )
+        for at, now, last in rows
+    ]  # fmt: skip
+    return [one.text.partition(" went")[0] for one in findings(facts(moves=given)) if one.kind == "coordinator moved"]
+
+
+def test_moves_that_follow_each_other_soon_are_a_finding_each() -> None:
+    there, other, back = [(0, 10.0, None), (3, 10.2, None)], [(2, 16.0, None)], [(0, 19.5, None), (3, 19.6, None)]
+    both = "__consumer_offsets-0 and __consumer_offsets-3"
+    assert moves(*there, *other, *back) == [both, "__consumer_offsets-2", both]
+    assert moves((0, 10.0, 9.0), (3, 15.0, 7.0), (2, 18.0, 17.5)) == [both, "__consumer_offsets-2"]
+    assert moves((0, 10.0, 9.0), (0, 12.0, 10.0)) == ["__consumer_offsets-0", "__consumer_offsets-0"]
 
 
 def test_an_open_transaction_beyond_its_timeout_hangs() -> None:

@@ -34,13 +34,18 @@ class Log:
         self.generation = 0
 
     def stands(
-        self, at: float, *members: dict[str, Any], committed: dict[int, tuple[float, float, int]] | None = None
+        self,
+        at: float,
+        *members: dict[str, Any],
+        committed: dict[int, tuple[float, float, int]] | None = None,
+        in_transactions: bool = False,
     ) -> Log:
         """The next generation; ``committed``: partition -> (first, last, commits) since the one before."""
         self.generation += 1
         seen = [
-            {"name": f"orders-{partition}", "seen": [int(T0 + first * 1000), int(T0 + last * 1000), times, 100]}
+            {"name": f"orders-{partition}", "seen": [*(int(T0 + at * 1000) for at in (first, last)), times, 100, plain]}
             for partition, (first, last, times) in (committed or {}).items()
+            for plain in (None if in_transactions else int(T0 + last * 1000),)
         ]
         ms = int(T0 + at * 1000)
         self._row(
@@ -108,6 +113,17 @@ def test_the_cause_of_a_departure_is_derived_from_the_last_commit(
     last: float, closed: float, told: tuple[Any, ...]
 ) -> None:
     assert two(last, closed).last() == told
+
+
+@pytest.mark.parametrize(
+    ("closed", "told"),
+    [(105, ("departed", None, ["app-2"])), (111, ("session timeout", "likely", ["app-2"]))],
+)
+def test_a_commit_in_a_transaction_restarts_no_session(closed: float, told: tuple[Any, ...]) -> None:
+    """A member that is killed just after one is removed less than a session later."""
+    log = Log().stands(0, member("app-1", 0), member("app-2", 1))
+    seen = {0: (1, closed, 50), 1: (1, 100, 100)}
+    assert log.stands(closed, member("app-1", 0, 1), committed=seen, in_transactions=True).last() == told
 
 
 def test_a_member_that_seldom_commits_shows_nothing_by_its_silence() -> None:

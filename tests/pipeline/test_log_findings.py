@@ -137,6 +137,53 @@ def test_a_member_that_does_not_rejoin_is_a_note_with_what_is_unknown() -> None:
     assert log.told("departed") == []
 
 
+def by_epochs(kind: str, *steps: tuple[int, str, str, str]) -> list[Finding]:
+    """What is found in a group of that type whose members come (+) and go (-): seconds, sign, client id, member id."""
+    rows, present = [], []
+    for epoch, (now, sign, client, member) in enumerate(steps, 1):
+        before, cause = list(present), "join" if sign == "+" else "departed"
+        present = [*present, member] if sign == "+" else [one for one in present if one != member]
+        rows.append(
+            rebalance(
+                now * 1000, 0, cause=cause, who=[member], who_clients=[client], generation=epoch, generation_before=epoch - 1,
+                members_before=before, members_after=list(present), size_before=len(before), size_after=len(present), kind=kind,
+                source="log", coordinator_partition=12, log_offset=epoch,
+            )
+        )  # fmt: skip
+    return [one for one in findings(facts(journal=None, rebalances=rows)) if one.kind == "departed"]
+
+
+@pytest.mark.parametrize("kind", ["consumer", "share"])
+def test_a_client_that_had_joined_as_another_member_before_did_rejoin(kind: str) -> None:
+    """A process that is killed and started again: the broker removes its former member as its session expires."""
+    steps = [(0, "+", "app-1", "k1"), (5, "+", "app-2", "k2"), (200, "+", "app-1", "k3"), (206, "-", "app-1", "k1")]
+    (found,) = by_epochs(kind, *steps)
+    assert found.text == (
+        "app-1 left billing, or expired, by 22:16:46; 2 stayed, app-1 among them under another member id."
+    )
+    quick = [(now // 5, *what) for now, *what in steps] + [(50, "+", "app-3", "k4")]
+    assert [one.text.partition("; ")[2] for one in by_epochs(kind, *quick)] == [found.text.partition("; ")[2]]
+
+
+def test_a_member_that_rejoins_under_its_member_id_was_not_started_again() -> None:
+    steps = [(0, "+", "app-1", "k1"), (5, "+", "app-2", "k2"), (60, "-", "app-1", "k1"), (75, "+", "app-1", "k1")]
+    (found,) = by_epochs("consumer", *steps)
+    assert (found.severity, found.at_ms) == ("note", T0 + 60_000)
+    assert found.text == (
+        "app-1 left billing, or expired, by 22:14:20, and rejoined under the same member id at 22:14:35; 1 stayed."
+    )
+    assert "max.poll.interval.ms" in found.advice
+    assert by_epochs("consumer", *steps[:3], (75, "+", "app-1", "k3")) == []  # a restart
+
+
+def test_one_member_that_is_gone_is_a_note_beside_a_start_of_many_generations() -> None:
+    """But not each of those that a deployment replaces by others with new names."""
+    start = [(at * 8, "+", f"app-{at}", f"k{at}") for at in range(1, 7)]
+    (found,) = by_epochs("consumer", *start, (60, "-", "app-2", "k2"))
+    assert found.text == "app-2 left billing, or expired, by 22:14:20, and did not rejoin; 5 stayed."
+    assert by_epochs("consumer", *start, (60, "-", "app-2", "k2"), (64, "-", "app-3", "k3")) == []
+
+
 def test_a_group_whose_members_all_left_has_no_departed_member() -> None:
     log = Log()
     log.stands(0, "app-1")

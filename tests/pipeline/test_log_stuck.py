@@ -272,5 +272,13 @@ def test_a_group_without_members_did_not_stop_with_another_partition() -> None:
     assert [(row["log_partition"], row["evidence"]) for row in found] == [(3, "client log")]
 
 
+def test_a_group_without_records_did_not_stop_with_another_partition() -> None:
+    """Its producers paused at about that time: it goes on from where it was."""
+    signs = [sign("commit failed", at, detail="REQUEST_TIMED_OUT", group="billing") for at in (45.1, 50, 55, 60)]
+    idle = paced("audit", 6, commits(*HELD))
+    found = told(signs, hit("billing"), idle, paced("mail", 5, commits(*STEADY)))
+    assert [(row["log_partition"], row["evidence"]) for row in found] == [(3, "client log")]
+
+
 def test_a_pace_needs_commits_enough() -> None:
     assert paced("billing", 3, commits(1, 2, 3)) == []

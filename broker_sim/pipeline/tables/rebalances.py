@@ -280,8 +280,7 @@ REBALANCE_INPUT = TableSchema(
             "progress",
             STRING,
             "of a record: JSON of what was committed since the group's record before: name (`orders-0`) and seen, which is first"
-            " ms, last"
-            " ms, commits and last offset",
+            " ms, last ms, commits, last offset, and the last ms of those outside of transactions (null: none)",
         ),
     ),
     "Input of the table `rebalances`: steps of the journal and records of the log. Order by run_id, group, of_log, journal and place.",
@@ -470,7 +469,17 @@ def _progress(log: DataFrame) -> DataFrame:
     so_far = Window.partitionBy("run_id", "log_partition", "group").orderBy("log_offset")
     is_record = F.col("kind").isin("group", "group_tombstone")
     rows = log.where((is_record | (F.col("kind") == "commit")) & F.col("group").isNotNull()).select(
-        *("run_id", "log_partition", "group", "log_offset", "kind", "record_ts_ms", "committed_offset", "records"),
+        *(
+            "run_id",
+            "log_partition",
+            "group",
+            "log_offset",
+            "kind",
+            "record_ts_ms",
+            "committed_offset",
+            "records",
+            "is_txn",
+        ),
         F.concat_ws("-", "topic", F.col("partition").cast("string")).alias("name"),
         F.sum(is_record.cast("int")).over(so_far).alias("number"),
     )
@@ -483,9 +492,10 @@ def _progress(log: DataFrame) -> DataFrame:
             F.max("record_ts_ms").alias("last"),
             F.sum("records").alias("times"),
             F.max_by("committed_offset", "log_offset").alias("offset"),
+            F.max(F.when(~F.coalesce("is_txn", F.lit(False)), F.col("record_ts_ms"))).alias("plain"),
         )
     )
-    entry = F.struct("name", F.array("first", "last", "times", "offset").alias("seen"))
+    entry = F.struct("name", F.array("first", "last", "times", "offset", "plain").alias("seen"))
     progress = committed.groupBy(*where).agg(F.to_json(F.collect_list(entry)).alias("progress"))
     records = rows.where(is_record).select(
         "run_id", "log_partition", "group", "log_offset", (F.col("number") - 1).alias("number")
