@@ -197,6 +197,22 @@ def test_a_removal_takes_something_away_where_it_is_acknowledged(bench: Bench, e
     assert bench.name == seen
 
 
+def test_a_group_that_an_offset_delete_may_have_deleted_begins_with_generation_1_again(bench: Bench) -> None:
+    bench.join("a", 6)
+    bench.ask(REMOVAL, removed(Err.NONE), 0)
+    bench.join("b", 1)
+    bench.join("b", 5)
+    removal = bench.sent(REMOVAL, 0)
+    bench.join("c", 1)
+    bench.answers.answered(removal, removed(Err.NONE))
+    bench.join("d", 2)
+    bench.answers.lost(bench.sent(REMOVAL, 0))
+    bench.join("e", 1)
+    assert bench.name is None
+    bench.join("e", 0)
+    assert bench.name == "requests of older generations are refused"
+
+
 def test_a_removal_that_waits_is_not_why_nothing_is_there(bench: Bench) -> None:
     removal = bench.sent(REMOVAL, 0)
     bench.read(-1)

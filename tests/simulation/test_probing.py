@@ -101,6 +101,16 @@ def test_a_fault_without_an_end_is_over_when_all_is_healed() -> None:
     assert calm.since(35)
 
 
+def test_a_disk_that_stalls_does_so_to_its_end_though_all_is_healed_before() -> None:
+    now_s = [10.0]
+    calm = Calm([Fault(8, "disk", {"what": "stalls", "for_s": 9})], lambda: now_s[0])
+    calm.healed()
+    now_s[0] = 17.1
+    assert not calm.since(14)
+    now_s[0] = 30
+    assert calm.since(20)
+
+
 @pytest.mark.parametrize("workload", sampled(["logs", "topics", "lives", "kept"], 2))
 def test_the_same_seed_is_the_same_run_and_clean(workload: str) -> None:
     first, second = (run(Case(workload, 3, 2.0)) for _ in range(2))

@@ -83,13 +83,24 @@ class _CoordinatorTerm:
     issued: dict[str, list[tuple[str, int, int]]] = field(default_factory=dict)  # instance -> (id, sent, answered)
 
 
+_REMOVING = ("DeleteGroups", "OffsetDelete")
+"""APIs whose requests may delete a group."""
+
+
 class Answers:
-    """See the module. ``now_s``: virtual seconds. ``waive``: invariants whose breaches are counted, in ``waived``, and end nothing."""
+    """See the module. ``now_s``: virtual seconds. ``waive``: invariants whose breaches are counted, in ``waived``, and end nothing.
+    ``hears_removals``: `removed` is called for each group that is deleted; else requests that may delete one count as if they did."""
 
     def __init__(
-        self, state: ClusterState, now_s: Callable[[], float], broken: Broken, *, waive: Collection[str] = ()
+        self,
+        state: ClusterState,
+        now_s: Callable[[], float],
+        broken: Broken,
+        *,
+        waive: Collection[str] = (),
+        hears_removals: bool = False,
     ) -> None:
-        self.state, self._now_s, self._report = state, now_s, broken
+        self.state, self._now_s, self._report, self._hears_removals = state, now_s, broken, hears_removals
         self.waive, self.waived = frozenset(waive), Counter[str]()
         self.slack_s = state.config.int("offsets.commit.timeout.ms") / 1000 + 1
         """More than what an answer may take beyond the group's timeouts: an append that runs into its own, the network."""
@@ -194,6 +205,7 @@ class Answers:
         ask.over = True
         self.open.pop(ask, None)
         self._asks.pop((ask.group, ask.member), None)  # it may come through yet, a sign of life
+        self._may_have_removed(ask)
 
     def answered(self, ask: SentRequest, body: object) -> None:
         """The response to a request."""
@@ -204,8 +216,11 @@ class Answers:
         if self.broken is not None or not ask.group:
             return
         self.checked += 1
+        if ask.error is Err.NONE:
+            self._may_have_removed(ask)
         partition = self.partition(ask.group)
         steady = partition is not None and partition.leader_epoch == ask.epoch and ask.made == self._removed[ask.group]
+        steady = steady and not self._is_being_removed(ask.group)
         if steady and not ask.led and ask.error in _OWNED and ask.api in CHECKS:
             self.fail("a group has one coordinator", ask, "answered by a broker that does not lead its partition")
         life = None
@@ -219,6 +234,15 @@ class Answers:
         if life is not None and ask.member:
             self._check_life(ask, life)
             self._asks[ask.group, ask.member] = ask
+
+    def _may_have_removed(self, ask: SentRequest) -> None:
+        """Up to 3.9 OffsetDelete deletes a group that has neither members nor offsets then (cleanupGroupMetadata)."""
+        if ask.api in _REMOVING and not self._hears_removals:
+            self.removed(ask.group)
+
+    def _is_being_removed(self, group: str) -> bool:
+        """Whether a request that may delete the group is not answered yet."""
+        return not self._hears_removals and any(ask.api in _REMOVING and ask.group == group for ask in self.open)
 
     def removed(self, group: str) -> None:
         """Forget a deleted group: another group with its id starts again, with generation 1."""

@@ -77,7 +77,9 @@ class Invariants:
     ) -> None:
         self.kafka, self._report, self.ledger = kafka, broken, ledger
         self.now_ms = 0
-        self.answers = Answers(kafka.state, lambda: self.now_ms / 1000, self._on_breach, waive=waive)
+        self.answers = Answers(
+            kafka.state, lambda: self.now_ms / 1000, self._on_breach, waive=waive, hears_removals=True
+        )
         self.broken: InvariantBroken | None = None
         self._asks: dict[int, SentRequest] = {}
         self._groups: dict[str, dict[str, Any]] = {}

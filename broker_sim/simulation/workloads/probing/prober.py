@@ -48,7 +48,7 @@ class Calm:
     def __init__(self, plan: Iterable[Fault], now_s: Callable[[], float]) -> None:
         self.now_s = now_s
         self._healed_s = math.inf
-        self._windows: list[tuple[float, float]] = []
+        self._windows: list[tuple[float, float, bool]] = []
         self.odd = False
         """Whether brokers do what they seldom do: they may answer early, and with less."""
         self.plan(plan)
@@ -56,7 +56,7 @@ class Calm:
     def plan(self, plan: Iterable[Fault]) -> None:
         """From now on these are the faults, those of the past among them."""
         faults = tuple(plan)
-        self._windows = sorted(_window(fault) for fault in faults if fault.kind not in _QUIET)
+        self._windows = sorted((*_window(fault), _outlasts(fault)) for fault in faults if fault.kind not in _QUIET)
         self.odd = any(fault.kind in _QUIET for fault in faults)
 
     def healed(self) -> None:
@@ -65,10 +65,11 @@ class Calm:
 
     def since(self, begun_s: float) -> bool:
         """Whether nothing was wrong from then until now."""
-        if begun_s > self._healed_s + _AFTER_S:
-            return True
-        now_s = self.now_s()
-        return not any(begin < now_s and min(end, self._healed_s + _AFTER_S) > begun_s for begin, end in self._windows)
+        now_s, healed_s = self.now_s(), self._healed_s + _AFTER_S
+        return not any(
+            begin < now_s and (end if outlasts else min(end, healed_s)) > begun_s
+            for begin, end, outlasts in self._windows
+        )
 
     def for_s(self, seconds: float) -> bool:
         """Whether nothing has been wrong for so long."""
@@ -84,6 +85,11 @@ def _window(fault: Fault) -> tuple[float, float]:
     if args.get("hang") or "host" in args:  # who was away comes back in its own time
         lasts_s = math.inf if args.get("hang") else lasts_s + 3
     return fault.t_s - _BEFORE_S, fault.t_s + lasts_s + later_s + _AFTER_S
+
+
+def _outlasts(fault: Fault) -> bool:
+    """Whether its end is its own, though all faults are healed before: a process that a stalled disk has stopped stays so."""
+    return fault.kind == "disk" and fault.args.get("what") == "stalls"
 
 
 def standing(partition: Partition | None) -> tuple[object, ...] | None:
