@@ -89,8 +89,12 @@ def maybe_refresh(shard: ShardState, group: ConsumerGroup, before: Resolved, tex
     if at_ms is not None and now_ms <= at_ms + _NOT_MORE_OFTEN_MS:
         return
     is_old = at_ms is None or (wait_ms is not None and now_ms > at_ms + wait_ms)
-    # A refresh whose append failed is repeated: the group's records are of another version than its last refresh.
-    is_known = before.version == group.matched_version >= shard.topics.created
+    # A refresh whose append failed is repeated: the group's records are not those of its last refresh. Versions alone don't show it,
+    # as each coordinator counts its own.
+    is_known = (at_ms, before.version) == (
+        group.matched_ms,
+        group.matched_version,
+    ) and before.version >= shard.topics.created
     if is_new or is_old or len(patterns) != before.expressions or not is_known:
         group.to_resolve = tuple(patterns)
         shard.arm(("patterns", group.group_id), 0)
@@ -125,7 +129,7 @@ def _resolved(shard: ShardState, group: ConsumerGroup) -> bool:
     topics_by_pattern = next(group.matching)
     if topics_by_pattern is None:
         return False
-    group.matching, group.to_resolve = None, ()
+    group.matching, group.to_resolve, group.matched_ms = None, (), shard.now_ms
     changes, latest = Changes(group), group.latest
     differs = False
     for text, topics in topics_by_pattern.items():

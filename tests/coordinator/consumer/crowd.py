@@ -49,6 +49,13 @@ class Crowd(Core):
             )
         )
 
+    def reloaded(self, topics: Mapping[str, int]) -> Crowd:
+        """Another coordinator that has loaded this one's log, with the topics that there are now."""
+        other = Crowd.__new__(Crowd)
+        vars(other).update(vars(self.reload()), seen=len(self.log))
+        other.topics(topics)
+        return other
+
     def hb(
         self, member: str, epoch: int, owned: Held | None = None, *, group: str = "g", **more: Any
     ) -> ConsumerGroupHeartbeatResponse:
