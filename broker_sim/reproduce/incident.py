@@ -226,7 +226,12 @@ def _partitions(whole: Evidence, finding: Finding) -> set[int]:
 
 
 def _of_its_own(whole: Evidence, finding: Finding, group: str) -> Finding:
-    """The finding with the time of the group's own move, if it has several moves."""
+    """What is known of the group beyond the finding: the time of its own move, if it has several moves; for a note that a member
+    of a group with epochs departed, why."""
+    has_epochs = any(kind in EPOCH_KINDS for kind in kinds_of(whole, group))
+    if has_epochs and (finding.kind, finding.severity) == ("departed", "note") and finding.at_ms is not None:
+        reasons = [own for own in _own(whole, group) if own.weight > finding.weight and own.at_ms is not None]
+        return min(reasons, key=lambda own: abs((own.at_ms or 0) - (finding.at_ms or 0)), default=finding)
     if finding.kind != "coordinator moved" or finding.at_ms is None:
         return finding
     home = whole.partition_of(group)

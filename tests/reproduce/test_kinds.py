@@ -44,7 +44,7 @@ KNOWN = {
     "share-group-consumer-dies-with-locks": ("redelivered", "acknowledged, lock expired in orders-0"),
     "share-group-poison-record": ("archived", "archived, released in orders-0"),
     "share-reject": ("archived", "archived, rejected in orders-0 and orders-1"),
-    "share-crash": ("departed", "session expired of app-1"),
+    "share-crash": ("session expired", "session expired of app-1"),
     "streams-member-never-revokes-its-task": ("rebalance timeout", "not revoked of app-1"),
     "streams-crash": ("session expired", "session expired of app-1"),
     "streams-not-ready": ("not ready", "topology without its topics"),
