@@ -18,7 +18,7 @@ async def test_journal(kafka):
 
 async def test_rule(kafka):
     with kafka.fault("OffsetCommit", error="NOT_COORDINATOR", must_hit=False) as rule:
-        rule.hit()
+        rule.wait()
 
 async def test_broker(kafka):
     kafka.broker(1).down()
@@ -40,7 +40,7 @@ LINES = {
     "test_wait": (4, "stable", 'kafka.group("billing").stable()'),
     "test_time": (7, "advance", 'waiting = kafka.time.advance("5s")'),
     "test_journal": (10, "next", 'kafka.journal.next("JoinGroup")'),
-    "test_rule": (14, "hit", "rule.hit()"),
+    "test_rule": (14, "wait", "rule.wait()"),
     "test_broker": (17, "down", "kafka.broker(1).down()"),
     "test_in_a_fixture": (21, "empty", 'kafka.group("billing").empty()'),
     "test_own_cluster": (29, "restart", "kafka.restart(1)"),

@@ -101,7 +101,7 @@ async def question(kafka):
 async def test_waiting(kafka, question):
     with kafka.fault("Metadata", hang=True) as hang:
         asking = asyncio.ensure_future(question())
-        await hang.hit()
+        await hang.wait()
         await asyncio.wait_for(asking, 0.01)
 """
     result = run(pytester, code)

@@ -53,7 +53,7 @@ async def test_after_not_coordinator_aiokafka_asks_for_the_coordinator_and_commi
         looked = len(asked(kafka, "FindCoordinator"))
         with kafka.fault("OffsetCommit", group="billing", times=1, error="NOT_COORDINATOR") as fault:
             await app.commit({ORDERS: 3})
-            await fault.hit()
+            await fault.wait()
         assert await app.committed(ORDERS) == 3
         assert len(asked(kafka, "FindCoordinator")) > looked
 
@@ -75,7 +75,7 @@ async def test_a_commit_that_is_applied_and_then_refused_is_there(kafka: Cluster
 async def test_a_dropped_heartbeat_connection_costs_no_generation(kafka: Cluster) -> None:
     async with consumer(kafka):
         with kafka.fault("Heartbeat", times=1, drop=True) as fault:
-            await fault.hit()
+            await fault.wait()
         beats = len(asked(kafka, "Heartbeat"))
         await kafka.journal.next("Heartbeat", answered=True, since=kafka.journal.seq)
         assert len(asked(kafka, "Heartbeat")) > beats
@@ -237,9 +237,9 @@ async def test_a_fetch_that_fails_at_one_partition_leaves_the_other_readable(kaf
     await producer.stop()
     with kafka.fault("Fetch", topic="orders", partition=0, error="NOT_LEADER_OR_FOLLOWER") as fault:
         async with consumer(kafka) as app:
-            await fault.hit()
+            await fault.wait()
             metadata = len(asked(kafka, "Metadata"))
-            await fault.hit(fault.hits + 2)
+            await fault.wait(fault.hits + 2)
             assert len(asked(kafka, "Metadata")) > metadata
             fault.remove()
             got = [await app.getone(), await app.getone()]

@@ -52,7 +52,7 @@ async def test_a_client_that_disappears_takes_everything_along(verdict: dict[str
         for wire in wires:
             wire.start(heartbeat(), 4)
             wire.start(heartbeat(), 4)  # waits unread behind it, where it is kept
-        await fault.hit(3)
+        await fault.wait(3)
         if ended:
             fault.remove()
         for wire in wires:
@@ -88,7 +88,7 @@ async def test_a_parked_join_whose_answer_was_to_be_broken_is_forgotten() -> Non
         wire = await rig.connect()
         fault = rig.faults.add("JoinGroup", error_after="REBALANCE_IN_PROGRESS")
         wire.start(join, 3)
-        await fault.hit()
+        await fault.wait()
         assert len(rig.tap.unanswered) == 1
         wire.abort()
         await until(lambda: not rig.tap.unanswered, "the request to be forgotten")
@@ -102,7 +102,7 @@ async def test_the_end_of_the_cluster_ends_what_is_kept() -> None:
         hold = rig.order.hold("OffsetCommit")
         wire.start(heartbeat(), 4)
         (await rig.connect("app-2")).start(commit(), 8)
-        await fault.hit()
+        await fault.wait()
         await hold.arrived(1)
         await rig.cluster.stop()
         assert rig.tap.unanswered == []

@@ -63,7 +63,7 @@ async def test_error_is_answered_and_nothing_is_applied(rig: Rig) -> None:
         assert error_of(await wire.send(commit(), 8)) is Err.NOT_COORDINATOR
         assert await committed(wire) == -1
         assert error_of(await wire.send(commit(), 8)) is Err.NONE
-        await fault.hit()
+        await fault.wait()
     assert fault.hits == 1
     assert [event["event"] for event in rig.journal.events if "fault" in event["event"]] == [
         "fault_added",
@@ -86,7 +86,7 @@ async def test_delay_handles_it_later_on_the_brokers_clock(rig: Rig) -> None:
     wire, other = await rig.connect(), await rig.connect("app-2")
     with rig.faults.add("OffsetCommit", delay="2s") as fault:
         answer = wire.start(commit(), 8)
-        await fault.hit()
+        await fault.wait()
         assert fault.waiting == ["OffsetCommit v8 of 'app-1', group 'billing', orders-0, at broker 1"]
         rig.clock.advance(1999)
         assert await committed(other) == -1
@@ -101,7 +101,7 @@ async def test_reply_delay_handles_it_now_and_answers_later(rig: Rig) -> None:
     wire, other = await rig.connect(), await rig.connect("app-2")
     with rig.faults.add("OffsetCommit", reply_delay="2s") as fault:
         answer = wire.start(commit(), 8)
-        await fault.hit()
+        await fault.wait()
         assert await committed(other) == 5
         assert not answer.done()
         rig.clock.advance(2000)
@@ -113,7 +113,7 @@ async def test_hang_never_handles_nor_answers_and_holds_up_its_connection(rig: R
     with rig.faults.add("OffsetCommit", hang=True) as fault:
         answer = wire.start(commit(), 8)
         behind = wire.start(heartbeat(), 4)
-        await fault.hit()
+        await fault.wait()
         rig.clock.advance(300_000)
         assert await committed(other) == -1
     assert not answer.done()
@@ -128,7 +128,7 @@ async def test_release_lets_hung_requests_go_on_even_after_the_rule_ended(rig: R
     wire = await rig.connect()
     with rig.faults.add("OffsetCommit", hang=True) as fault:
         answer = wire.start(commit(), 8)
-        await fault.hit()
+        await fault.wait()
     assert fault.release() == 1
     assert error_of(await answer) is Err.NONE
     assert fault.release() == 0
@@ -139,7 +139,7 @@ async def test_release_lets_delayed_requests_and_replies_go_on_at_once(rig: Rig)
     late = rig.faults.add("OffsetCommit", client_id="app-1", delay="1h")
     slow = rig.faults.add("OffsetCommit", client_id="app-2", reply_delay="1h")
     answers = [wire.start(commit(), 8), other.start(commit(), 8)]
-    await asyncio.gather(late.hit(), slow.hit())
+    await asyncio.gather(late.wait(), slow.wait())
     late.release()
     slow.release()
     assert [error_of(answer) for answer in await asyncio.gather(*answers)] == [Err.NONE, Err.NONE]
@@ -279,7 +279,7 @@ async def test_a_produce_without_acks_has_no_answer_to_break(rig: Rig, verdict: 
     with rig.faults.add("Produce", **verdict) as fault:
         wire.start(produced("orders", 1, 0), 9)
         behind = wire.start(heartbeat(), 4)
-        await fault.hit()
+        await fault.wait()
         rig.clock.advance(1000)
         assert (await behind).error_code == Err.UNKNOWN_MEMBER_ID
     assert rig.cluster.state.topics["orders"].partitions[1].log_end_offset == 1
@@ -472,7 +472,7 @@ async def test_rules_are_listed_found_removed_and_checked(rig: Rig) -> None:
 async def test_waiting_for_a_hit_that_does_not_come_tells_how_it_stands(rig: Rig) -> None:
     async with rig.faults.add("Heartbeat", hang=True, must_hit=False) as fault:
         with pytest.raises(WaitTimeout) as waited:
-            await fault.hit(2, timeout="20ms")
+            await fault.wait(2, timeout="20ms")
     assert "2 hits of fault 1 (Heartbeat: never answer): not within 20 ms\nnow: 0 hits" in str(waited.value)
 
 
