@@ -244,8 +244,7 @@ def commits_logged(shard: ShardState, event: CommitsLogged) -> None:
 def transaction_ended(shard: ShardState, event: TransactionEnded) -> None:
     """A marker was appended: it is applied after all earlier writes."""
     shard.last_written = max(shard.last_written, event.offset)
-    shard.writes[shard.next_ticket] = EndTransactionWrite(event.producer_id, event.committed, event.offset)
-    shard.next_ticket += 1
+    shard.writes[shard.ticket()] = EndTransactionWrite(event.producer_id, event.committed, event.offset)
 
 
 def _refusal(shard: ShardState, request: CommitOffsets) -> Err:

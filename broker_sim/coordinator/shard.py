@@ -19,7 +19,6 @@ from broker_sim.coordinator.epochs import classic_requests
 from broker_sim.coordinator.epochs.group import EpochGroup
 from broker_sim.coordinator.epochs.reconcile import UNREVOKED
 from broker_sim.coordinator.group import Group
-from broker_sim.coordinator.in_flight import committed
 from broker_sim.coordinator.outcome import (
     Appended,
     CommitBatch,
@@ -46,7 +45,7 @@ from broker_sim.coordinator.share import offsets as share_offsets
 from broker_sim.coordinator.share import partitions as share_partitions
 from broker_sim.coordinator.share import requests as share_requests
 from broker_sim.coordinator.share.group import ShareGroup
-from broker_sim.coordinator.state import DeferredReply, ShardState
+from broker_sim.coordinator.state import ShardState
 from broker_sim.coordinator.store import GroupStore
 from broker_sim.coordinator.streams import departing as streams_departing
 from broker_sim.coordinator.streams import heartbeat as streams_heartbeat
@@ -71,13 +70,13 @@ class Shard(ShardState):
         if type(event) is Request:
             self._request(event)
         elif type(event) is Appended:
-            self._appended(event)
+            self.appended(event)
         elif type(event) is CommitsLogged:
             offsets.commits_logged(self, event)
         elif type(event) is TimerFired:
             _TIMERS[event.key[0]](self, event.key)
         elif type(event) is Committed:
-            self._committed(event.high_watermark, event.error)
+            self.committed(event.high_watermark, event.error)
         elif type(event) is TopicsChanged:
             deleted = [image.topic_id for name in event.topics if (image := self.topics.by_name.get(name)) is not None]
             self.topics.change(event.topics)
@@ -90,7 +89,7 @@ class Shard(ShardState):
         elif type(event) is TransactionEnded:
             offsets.transaction_ended(self, event)
             if event.offset < event.high_watermark:
-                self._committed(event.high_watermark, NO_ERROR)
+                self.committed(event.high_watermark, NO_ERROR)
         elif type(event) is GroupConfigured:
             self.group_configs[event.group_id] = event.values
             if (group := self.groups.get(event.group_id)) is not None:
@@ -122,8 +121,7 @@ class Shard(ShardState):
     def stop(self) -> Outcome:
         """Unload the shard: deferred JoinGroups and SyncGroups and pending writes are answered NOT_COORDINATOR."""
         out = self.out = Outcome()
-        for write in self.writes.values():
-            write.failed(self, Err.NOT_LEADER_OR_FOLLOWER)
+        self.fail_pending(self.writes.values())
         for group in self.groups.values():
             _KINDS[type(group)].unload(self, group)
         self.writes.clear()
@@ -133,64 +131,10 @@ class Shard(ShardState):
         out.persister_requests = ()
         return out
 
-    # answers of the log
-
-    def _appended(self, event: Appended) -> None:
-        error, last_offset = event.error, event.last_offset
-        if error is NO_ERROR:
-            self.last_written = last_offset
-            if event.high_watermark > self.high_watermark:
-                self.high_watermark = event.high_watermark
-            if not event.more and not self.unplaced and last_offset < self.high_watermark:
-                write = self.writes.pop(event.ticket)  # the usual case
-                write.last_offset = last_offset
-                write.done(self)
-                return
-            if self.store.transactions:
-                self._place(event)
-        unplaced, self.unplaced = self.unplaced, []
-        for ticket in (event.ticket, *event.more, *unplaced):
-            if error is not NO_ERROR:
-                self.writes.pop(ticket).failed(self, error)
-            elif last_offset < self.high_watermark:
-                self.writes.pop(ticket).done(self)
-            else:
-                write = self.writes[ticket]
-                if write.last_offset < 0:
-                    write.last_offset = last_offset
-                self.arm(("append", ticket), self.settings.commit_timeout_ms)
-
-    def _place(self, event: Appended) -> None:
-        """Where each of several writes that share a batch has its last record."""
-        at = event.last_offset
-        for ticket in reversed((event.ticket, *event.more)):
-            write = self.writes[ticket]
-            write.last_offset = at
-            at -= write.count
-
-    def _committed(self, high_watermark: int, error: Err) -> None:
-        self.high_watermark = max(self.high_watermark, high_watermark)
-        for write in committed(self.writes, self.high_watermark, self.out):
-            if error is NO_ERROR:
-                write.done(self)
-            else:
-                write.failed(self, error)
-
     def _not_encoded(self, key: TimerKey) -> None:
         """A write with a record that could not be encoded; Kafka fails at the same place, after it has replayed the records."""
         assert isinstance(key[1], int)
         self.writes.pop(key[1]).failed(self, Err.UNKNOWN_SERVER_ERROR)
-
-    def _append_timed_out(self, key: TimerKey) -> None:
-        ticket = key[1]
-        assert isinstance(ticket, int)
-        write = self.writes.get(ticket)
-        if write is None:
-            return
-        if not self.settings.policy.late_append_is_published or isinstance(write, DeferredReply):
-            del self.writes[ticket]
-        write.failed(self, Err.REQUEST_TIMED_OUT)
-        write.token = None
 
 
 class GroupKind(NamedTuple):
@@ -295,7 +239,7 @@ _TIMERS: dict[str | int, Callable[[Shard, TimerKey], None]] = {
     "pending": membership.pending_expired,
     "rebalance": rebalance.rebalance_timed_out,
     "sync": syncing.pending_sync_expired,
-    "append": Shard._append_timed_out,
+    "append": Shard.append_timed_out,
     "unwritable": Shard._not_encoded,
     "expire": offsets.expire,
     "transactions": offsets.transactions_aborted,

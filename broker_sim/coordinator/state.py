@@ -1,4 +1,4 @@
-"""What the coordinator's modules share: a shard's state, its outcome, and writes that wait for the log."""
+"""The state of a group coordinator's shard, and its writes: what the modules for requests of groups share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 from broker_sim.coordinator.classic.group import ClassicGroup
 from broker_sim.coordinator.group import Group
-from broker_sim.coordinator.outcome import Append, Outcome, PersisterRequest, TimerKey
+from broker_sim.coordinator.outcome import Append, PersisterRequest
+from broker_sim.coordinator.pending import LogShard, PendingWrite
 from broker_sim.coordinator.policy import Policy, Settings
 from broker_sim.coordinator.records import Record, encode
 from broker_sim.coordinator.share_state.commands import Command, Result
@@ -18,14 +19,11 @@ from kafka_wire.codec import EncodeError
 from kafka_wire.errors import NO_ERROR, Err
 
 
-class Write:
-    """A pending write: ``done`` replays the records, ``failed`` answers with the mapped error. Subclasses add what their request needs.
+class Write(PendingWrite["ShardState"]):
+    """A pending write of records of groups: ``done`` replays them, ``failed`` answers with the mapped error. Subclasses add what their
+    request needs; ``answer`` is its answer on success."""
 
-    ``token`` is the request that waits, None without one; ``answer`` is its answer on success. A write that timed out may still be
-    committed: ``token`` is None then, and ``done`` only replays.
-    """
-
-    __slots__ = ("answer", "any_isr", "last_offset", "records", "token")
+    __slots__ = ("answer", "any_isr", "records")
     mergeable = False
 
     def __init__(self, token: int | None, records: list[Record], answer: Any = NO_ERROR) -> None:
@@ -56,8 +54,10 @@ class Write:
 
     @property
     def count(self) -> int:
-        """The number of its records; the last of them is at ``last_offset`` once they are appended."""
         return len(self.records)
+
+    def counts_late(self, shard: ShardState) -> bool:
+        return shard.settings.policy.late_append_is_published
 
     def failed(self, shard: ShardState, error: Err) -> None:
         """The append failed with ``error``, or timed out (REQUEST_TIMED_OUT: it may still be committed)."""
@@ -88,6 +88,9 @@ class DeferredReply(Write):
         super().__init__(token, [], answer)
         self.refusal = refusal
 
+    def counts_late(self, shard: ShardState) -> bool:
+        return False
+
     def failure(self, error: Err) -> Any:
         return error if self.refusal is None else self.refusal(error)
 
@@ -114,7 +117,7 @@ class PersisterCallback(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class ShardState:
+class ShardState(LogShard[Write]):
     """The state of one offsets partition's coordinator. ``new_id`` returns the random part of a member id."""
 
     partition: int
@@ -122,15 +125,6 @@ class ShardState:
     new_id: Callable[[], str]
     store: GroupStore = field(init=False)
     groups: dict[str, Group] = field(init=False)  # the store's
-    writes: dict[int, Write] = field(default_factory=dict)  # by ticket, in the order of their append
-    high_watermark: int = 0
-    last_written: int = -1  # the offset of the last appended record
-    unplaced: list[int] = field(
-        default_factory=list
-    )  # tickets of deferred replies that wait for an append of this step
-    now_ms: int = 0
-    out: Outcome = field(default_factory=Outcome)
-    next_ticket: int = 0
     topics: Topics = field(default_factory=Topics)
     group_configs: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # the groups' own settings
     persister_callbacks: dict[int, PersisterCallback] = field(
@@ -173,20 +167,13 @@ class ShardState:
 
     def ask_persister(self, commands: Sequence[Command], callback: PersisterCallback) -> None:
         """Send commands to the share coordinators; ``callback`` continues with their answers."""
-        ticket = self.next_ticket
-        self.next_ticket += 1
+        ticket = self.ticket()
         self.persister_callbacks[ticket] = callback
         self.out.persister_requests = [*self.out.persister_requests, PersisterRequest(ticket, commands)]
 
     @property
-    def in_flight(self) -> bool:
-        """Whether a write or a deferred reply is pending."""
-        return bool(self.writes)
-
-    def reply(self, token: int | None, answer: Any) -> None:
-        """Answer a request; without effect for the token None: no request waits any more."""
-        if token is not None:
-            self.out.replies.append((token, answer))
+    def append_timeout_ms(self) -> int:
+        return self.settings.commit_timeout_ms
 
     def answer(self, token: int, answer: Any, refusal: Callable[[Err], Any] | None = None) -> None:
         """Answer a request that could write: at once, or, if the policy says so, after all earlier writes are committed."""
@@ -198,34 +185,12 @@ class ShardState:
     @property
     def behind_writes(self) -> bool:
         """Whether answers must wait for earlier writes."""
-        if self.last_written < self.high_watermark and not self.out.appends:
-            return False
-        return self.settings.policy.answers_wait_for_writes
-
-    def defer(self, reply: Write) -> None:
-        """Let ``reply`` wait for the append of this step, without one for the last append before."""
-        ticket = self.next_ticket
-        self.next_ticket += 1
-        self.writes[ticket] = reply
-        if self.out.appends:
-            self.unplaced.append(ticket)
-        else:
-            reply.last_offset = self.last_written
-            self.arm(("append", ticket), self.settings.commit_timeout_ms)
-
-    def arm(self, key: TimerKey, delay_ms: int) -> None:
-        """Arm a timer, or move it."""
-        self.out.timers.append((key, self.now_ms + delay_ms))
-
-    def cancel(self, key: TimerKey) -> None:
-        """Disarm a timer, if it is armed."""
-        self.out.timers.append((key, None))
+        return self.is_behind and self.settings.policy.answers_wait_for_writes
 
     def write(self, write: Write) -> None:
         """Request the append of a write's records. The write is completed by its ticket, when the log has committed or refused
         them; after this step, if a record can't be written: a text is too long for its field."""
-        ticket = self.next_ticket
-        self.next_ticket += 1
+        ticket = self.ticket()
         self.writes[ticket] = write
         try:
             self.out.appends.append(write.append(ticket, self.settings.policy))

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.coordinator.outcome import Appended, AppendedElsewhere, Committed, Event, Outcome, Request, TimerFired
 from broker_sim.coordinator.transaction.commands import AddPartitions, EndTransaction, InitProducerId
 from broker_sim.coordinator.transaction.shard import TransactionShard
-from broker_sim.coordinator.transaction.state import Write
+from broker_sim.coordinator.transaction.state import TransactionWrite
 from broker_sim.coordinator.transaction.transaction import DECIDED, Partition, State, Stored, Transaction
 from broker_sim.journal import Journal
 from kafka_wire.errors import Err
@@ -82,7 +82,13 @@ class TransactionObserver:
         return outcome
 
     def _ended(
-        self, shard: TransactionShard, log: str, write: Write, before: Stored | None, error: Err, cause: Cause
+        self,
+        shard: TransactionShard,
+        log: str,
+        write: TransactionWrite,
+        before: Stored | None,
+        error: Err,
+        cause: Cause,
     ) -> None:
         """A record is committed, or given up."""
         transactional_id, stored = write.record.transactional_id, write.record.value

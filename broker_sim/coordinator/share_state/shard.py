@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from broker_sim.coordinator.in_flight import committed
 from broker_sim.coordinator.outcome import (
     Append,
     Appended,
@@ -21,9 +20,9 @@ from broker_sim.coordinator.outcome import (
     Outcome,
     Request,
     TimerFired,
-    TimerKey,
     TopicsChanged,
 )
+from broker_sim.coordinator.pending import LogShard, PendingWrite
 from broker_sim.coordinator.policy import JAVA
 from broker_sim.coordinator.shard_loader import ShardLoader
 from broker_sim.coordinator.share_state import commands
@@ -64,37 +63,43 @@ _DONE = Result()
 _OTHER_STATE_EPOCH = "The coordinator rejected the request because the state epoch did not match."
 
 
-@dataclass(slots=True)
-class _StateWrite:
-    """A pending record, or (``record`` None) an answer that waits for earlier records."""
+class StateWrite(PendingWrite["ShareStateShard"]):
+    """A pending record of a share partition, or (``record`` None) an answer that waits for earlier records."""
 
-    token: int
-    command: Command
-    record: ShareRecord | None
-    answer: Result
-    last_offset: int = -1
+    __slots__ = ("answer", "command", "record")
+
+    def __init__(self, token: int | None, command: Command, record: ShareRecord | None, answer: Result) -> None:
+        super().__init__(token)
+        self.command, self.record, self.answer = command, record, answer
+
+    def done(self, shard: ShareStateShard) -> None:
+        shard.publish(self.record)
+        shard.reply(self.token, self.answer)
+
+    def failed(self, shard: ShareStateShard, error: Err) -> None:
+        if error is Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+            shard.publish(self.record)
+        elif error is not Err.REQUEST_TIMED_OUT and self.record is not None:
+            shard.settle(self.record.key)
+        shard.reply(self.token, commands.failed(self.command, JAVA.commit_errors.get(error, error)))
+
+    def counts_late(self, shard: ShareStateShard) -> bool:
+        return self.record is not None
 
 
 @dataclass(slots=True, eq=False)
-class ShareStateShard:
+class ShareStateShard(LogShard[StateWrite]):
     """The share coordinator of one partition of ``__share_group_state``."""
 
     partition: int
     settings: ShareStateSettings
     states: States = field(default_factory=dict)  # what the log has committed
     latest: dict[ShareKey, ShareState | None] = field(default_factory=dict)  # of those with pending records
-    writes: dict[int, _StateWrite] = field(default_factory=dict)  # by ticket
     topics: Topics = field(default_factory=Topics)
-    high_watermark: int = 0
-    last_written: int = -1
-    now_ms: int = 0
-    out: Outcome = field(default_factory=Outcome)
-    next_ticket: int = 0
 
     @property
-    def in_flight(self) -> bool:
-        """Whether anything is appended and not committed."""
-        return bool(self.writes)
+    def append_timeout_ms(self) -> int:
+        return self.settings.write_timeout_ms
 
     def start(self, states: States, now_ms: int) -> Outcome:
         """Take over what the log has made."""
@@ -104,9 +109,8 @@ class ShareStateShard:
     def stop(self) -> Outcome:
         """Unload the shard: pending requests are answered NOT_COORDINATOR."""
         out = self.out = Outcome()
-        writes, self.writes = self.writes, {}
-        for write in writes.values():
-            self._refuse(write, Err.NOT_LEADER_OR_FOLLOWER)
+        self.fail_pending(self.writes.values())
+        self.writes.clear()
         self.states, self.latest = {}, {}
         return out
 
@@ -117,15 +121,15 @@ class ShareStateShard:
         if type(event) is Request:
             _COMMANDS[type(event.body)](self, event.token, event.body)
         elif type(event) is Appended:
-            self._appended(event)
+            self.appended(event)
         elif type(event) is Committed:
-            self._committed(event.high_watermark, event.error)
+            self.committed(event.high_watermark, event.error)
         elif type(event) is TopicsChanged:
             deleted = [image.topic_id for name in event.topics if (image := self.topics.by_name.get(name)) is not None]
             self.topics.change(event.topics)
             self._forget([topic_id for topic_id in deleted if topic_id not in self.topics.names])
         elif type(event) is TimerFired:
-            self._timed_out(event.key)
+            self.append_timed_out(event.key)
         return out
 
     # requests
@@ -226,7 +230,7 @@ class ShareStateShard:
     def _forget(self, topic_ids: list[bytes]) -> None:
         """Delete the states of deleted topics."""
         for key in [key for key in self.states if key.topic_id in topic_ids]:
-            self._write(-1, commands.Delete(key), None, _DONE)
+            self._write(None, commands.Delete(key), None, _DONE)
 
     def _malformed(self, command: Command) -> Result | None:
         if command.key.partition < 0:
@@ -268,66 +272,31 @@ class ShareStateShard:
 
     # the log
 
-    def _write(self, token: int, command: Command, value: log.Value | None, answer: Result) -> None:
+    def _write(self, token: int | None, command: Command, value: log.Value | None, answer: Result) -> None:
         key = command.key
         record = ShareRecord(key, value)
         self.latest[key] = applied(self.known(key), value)
-        ticket = self.next_ticket
-        self.next_ticket += 1
-        self.writes[ticket] = _StateWrite(token, command, record, answer)
+        ticket = self.ticket()
+        self.writes[ticket] = StateWrite(token, command, record, answer)
         self.out.appends.append(Append(ticket, [encode(record)]))
 
     def _answer(self, token: int, command: Command, answer: Result) -> None:
         """Answer a command that writes nothing: when all that was written before is committed."""
         if answer.error is not Err.NONE:
             answer = commands.failed(command, answer.error, answer.words)
-        if not self.writes:
-            self.out.replies.append((token, answer))
-            return
-        ticket = self.next_ticket
-        self.next_ticket += 1
-        self.writes[ticket] = _StateWrite(token, command, None, answer, self.last_written)
-        self.out.timers.append((("append", ticket), self.now_ms + self.settings.write_timeout_ms))
-
-    def _appended(self, event: Appended) -> None:
-        write = self.writes.get(event.ticket)
-        if write is None:
-            return
-        if event.error:
-            del self.writes[event.ticket]
-            self._refuse(write, event.error)
-            return
-        self.last_written = event.last_offset
-        write.last_offset = event.last_offset
-        if event.last_offset < event.high_watermark:
-            self._committed(event.high_watermark, Err.NONE)
+        if self.is_behind:
+            self.defer(StateWrite(token, command, None, answer))
         else:
-            self.out.timers.append((("append", event.ticket), self.now_ms + self.settings.write_timeout_ms))
+            self.reply(token, answer)
 
-    def _committed(self, high_watermark: int, error: Err) -> None:
-        self.high_watermark = max(self.high_watermark, high_watermark)
-        for write in committed(self.writes, self.high_watermark, self.out):
-            if write.record is not None:
-                self._replay(write.record)
-            if write.token < 0:
-                continue
-            if error:
-                self._answer_write(write, error)
-            else:
-                self.out.replies.append((write.token, write.answer))
-
-    def _refuse(self, write: _StateWrite, error: Err) -> None:
-        """Nothing of it was written."""
-        if write.record is not None:
-            self._settle(write.record.key)
-        self._answer_write(write, error)
-
-    def _replay(self, record: ShareRecord) -> None:
-        """A record is committed: if it was the only one of its share partition, the latest state is the committed one."""
+    def publish(self, record: ShareRecord | None) -> None:
+        """Apply a committed record: if it was the only one of its share partition, the latest state is the committed one."""
+        if record is None:
+            return
         key = record.key
         if self.writes or key not in self.latest:
             replay(self.states, record)
-            self._settle(key)
+            self.settle(key)
             return
         state = self.latest.pop(key)
         if state is None:
@@ -335,7 +304,7 @@ class ShareStateShard:
         else:
             self.states[key] = state
 
-    def _settle(self, key: ShareKey) -> None:
+    def settle(self, key: ShareKey) -> None:
         """Update the latest state of a share partition after one of its records was committed or has failed."""
         state, any_pending = self.states.get(key), False
         for write in self.writes.values():
@@ -345,20 +314,6 @@ class ShareStateShard:
             self.latest[key] = state
         else:
             self.latest.pop(key, None)
-
-    def _answer_write(self, write: _StateWrite, error: Err) -> None:
-        if write.token < 0:
-            return  # no request waits
-        client_error = JAVA.commit_errors.get(error, error)
-        self.out.replies.append((write.token, commands.failed(write.command, client_error)))
-
-    def _timed_out(self, key: TimerKey) -> None:
-        """Answer the request of a write with REQUEST_TIMED_OUT; the write counts if it is committed later."""
-        write = self.writes.get(int(key[1]))
-        if write is None:
-            return
-        self._answer_write(write, Err.REQUEST_TIMED_OUT)
-        write.token = -1
 
 
 _COMMANDS: dict[type, Callable[..., None]] = {

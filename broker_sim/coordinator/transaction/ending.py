@@ -262,7 +262,7 @@ def _complete(shard: TransactionState, transaction: Transaction) -> None:
 
 
 def _later(shard: TransactionState, transaction: Transaction) -> None:
-    shard.arm(("markers", transaction.transactional_id), shard.now_ms + shard.settings.marker_retry_ms)
+    shard.arm(("markers", transaction.transactional_id), shard.settings.marker_retry_ms)
 
 
 def try_again(shard: TransactionState, key: TimerKey) -> None:
@@ -303,7 +303,8 @@ def arm_timeout(shard: TransactionState, transaction: Transaction) -> None:
     stored, every_ms = transaction.stored, shard.settings.timeout_check_interval_ms
     over_ms = max(stored.started_ms + stored.timeout_ms, shard.now_ms) + 1
     checks = -(-(over_ms - shard.began_ms) // every_ms)
-    shard.arm(("timeout", transaction.transactional_id), shard.began_ms + max(checks, 1) * every_ms)
+    check_ms = shard.began_ms + max(checks, 1) * every_ms
+    shard.arm(("timeout", transaction.transactional_id), check_ms - shard.now_ms)
 
 
 def timed_out(shard: TransactionState, key: TimerKey) -> None:

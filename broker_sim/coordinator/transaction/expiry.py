@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from broker_sim.coordinator.outcome import TimerKey
 from broker_sim.coordinator.transaction.records import TransactionRecord
-from broker_sim.coordinator.transaction.state import TransactionState, Write
+from broker_sim.coordinator.transaction.state import TransactionState, TransactionWrite
 from broker_sim.coordinator.transaction.transaction import CLOSED, State, Stored, Transaction
 from kafka_wire.errors import Err
 
 
 def arm(shard: TransactionState) -> None:
     """Arm the timer of the next check."""
-    shard.arm(("expire",), shard.now_ms + shard.settings.expiry_check_interval_ms)
+    shard.arm(("expire",), shard.settings.expiry_check_interval_ms)
 
 
 def expire(shard: TransactionState, key: TimerKey) -> None:
@@ -32,7 +32,8 @@ def _append_tombstone(shard: TransactionState, transaction: Transaction) -> None
         transaction.pending = None  # the next look tries again
 
     transaction.pending = _dead(transaction.stored)
-    shard.write(Write(TransactionRecord(transaction.transactional_id, None), lambda: None, kept, awaited=False))
+    record = TransactionRecord(transaction.transactional_id, None)
+    shard.write(TransactionWrite(record, lambda: None, kept, awaited=False))
 
 
 def _dead(stored: Stored) -> Stored:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker_sim.coordinator.in_flight import committed
 from broker_sim.coordinator.outcome import (
     Appended,
     AppendedElsewhere,
@@ -27,9 +26,8 @@ from broker_sim.coordinator.outcome import (
 )
 from broker_sim.coordinator.transaction import ending, expiry, opening
 from broker_sim.coordinator.transaction.commands import AddPartitions, EndTransaction, InitProducerId
-from broker_sim.coordinator.transaction.state import TransactionState, client_error
+from broker_sim.coordinator.transaction.state import TransactionState
 from broker_sim.coordinator.transaction.store import TransactionStore
-from kafka_wire.errors import NO_ERROR, Err
 
 
 class TransactionShard(TransactionState):
@@ -44,9 +42,9 @@ class TransactionShard(TransactionState):
         if type(event) is Request:
             _REQUESTS[type(event.body)](self, event.token, event.body)
         elif type(event) is Appended:
-            self._appended(event)
+            self.appended(event)
         elif type(event) is Committed:
-            self._committed(event.high_watermark, event.error)
+            self.committed(event.high_watermark, event.error)
         elif type(event) is AppendedElsewhere:
             ending.marked(self, event.ticket, event.error)
         elif type(event) is TimerFired:
@@ -66,47 +64,13 @@ class TransactionShard(TransactionState):
     def stop(self) -> Outcome:
         """Unload the shard: pending requests are answered NOT_COORDINATOR."""
         out = self.out = Outcome()
-        writes, self.writes = self.writes, {}
-        for write in writes.values():
-            write.failed(client_error(Err.NOT_LEADER_OR_FOLLOWER))
+        self.fail_pending(self.writes.values())
+        self.writes.clear()
         self.markers.clear()
         self.store = TransactionStore()
         out.timers.clear()  # all of them end with it
         out.appends.clear()
         return out
-
-    # answers of the log
-
-    def _appended(self, event: Appended) -> None:
-        write = self.writes.get(event.ticket)
-        if write is None:
-            return
-        if event.error is not NO_ERROR:
-            del self.writes[event.ticket]
-            write.failed(client_error(event.error))
-            return
-        self.last_written = event.last_offset
-        self.high_watermark = max(self.high_watermark, event.high_watermark)
-        if event.last_offset < self.high_watermark:
-            del self.writes[event.ticket]
-            self.written(write)
-        else:
-            write.last_offset = event.last_offset
-            if write.awaited:
-                self.arm(("append", event.ticket), self.now_ms + self.settings.append_timeout_ms)
-
-    def _committed(self, high_watermark: int, error: Err) -> None:
-        self.high_watermark = max(self.high_watermark, high_watermark)
-        for write in committed(self.writes, self.high_watermark, self.out):
-            if error is NO_ERROR:
-                self.written(write)
-            else:
-                write.failed(client_error(error))
-
-    def _append_timed_out(self, key: TimerKey) -> None:
-        write = self.writes.pop(int(key[1]), None)
-        if write is not None:
-            write.failed(client_error(Err.REQUEST_TIMED_OUT))
 
 
 _REQUESTS: dict[type, Callable[..., None]] = {
@@ -116,7 +80,7 @@ _REQUESTS: dict[type, Callable[..., None]] = {
 }
 
 _TIMERS: dict[str | int, Callable[[TransactionShard, TimerKey], None]] = {
-    "append": TransactionShard._append_timed_out,
+    "append": TransactionShard.append_timed_out,
     "timeout": ending.timed_out,
     "markers": ending.try_again,
     "expire": expiry.expire,

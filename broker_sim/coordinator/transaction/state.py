@@ -1,13 +1,12 @@
-"""What the rooms of the transaction coordinator share: a shard's state, the ways to act on the world, and records that wait for the
-log."""
+"""The state of a transaction coordinator's shard, and its writes: what the modules for requests of transactions share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-from broker_sim.coordinator.outcome import Append, Outcome, TimerKey
+from broker_sim.coordinator.outcome import Append
+from broker_sim.coordinator.pending import LogShard, PendingWrite
 from broker_sim.coordinator.transaction.policy import APPEND_ERRORS, TransactionSettings
 from broker_sim.coordinator.transaction.records import TransactionRecord, encode
 from broker_sim.coordinator.transaction.store import TransactionStore
@@ -21,21 +20,35 @@ from broker_sim.coordinator.transaction.transaction import (
 from kafka_wire.errors import Err
 
 
-@dataclass(slots=True)
-class Write:
-    """A pending record. ``done`` is called when it is committed and replayed, ``failed(client's error)`` if it fails; ``awaited``: a
-    request waits, so it may time out. ``last_epoch``: the new `Transaction.last_epoch`."""
+class TransactionWrite(PendingWrite["TransactionState"]):
+    """A pending record of a transactional id. ``on_done`` is called when it is committed and replayed, ``on_failed(client's error)`` if
+    it fails; ``awaited``: a request waits, so it may time out. ``last_epoch``: the new `Transaction.last_epoch`."""
 
-    record: TransactionRecord
-    done: Callable[[], None]
-    failed: Callable[[Err], None]
-    awaited: bool
-    last_epoch: int = NO_EPOCH
-    last_offset: int = -1
+    __slots__ = ("awaited", "last_epoch", "on_done", "on_failed", "record")
+
+    def __init__(
+        self,
+        record: TransactionRecord,
+        on_done: Callable[[], None],
+        on_failed: Callable[[Err], None],
+        *,
+        awaited: bool,
+        last_epoch: int = NO_EPOCH,
+    ) -> None:
+        super().__init__(None)
+        self.record, self.on_done, self.on_failed = record, on_done, on_failed
+        self.awaited, self.last_epoch = awaited, last_epoch
+
+    def done(self, shard: TransactionState) -> None:
+        shard.publish(self)
+        self.on_done()
+
+    def failed(self, shard: TransactionState, error: Err) -> None:
+        self.on_failed(APPEND_ERRORS.get(error, Err.UNKNOWN_SERVER_ERROR))
 
 
 @dataclass(slots=True, eq=False)
-class TransactionState:
+class TransactionState(LogShard[TransactionWrite]):
     """The state of one partition's coordinator and its outcome; it is passed to the request handlers.
 
     ``epoch()``: the leader epoch of its partition, which its markers carry. ``new_producer_id()``: an unused producer id, or the error.
@@ -46,14 +59,8 @@ class TransactionState:
     epoch: Callable[[], int]
     new_producer_id: Callable[[], int | Err]
     store: TransactionStore = field(default_factory=TransactionStore)
-    writes: dict[int, Write] = field(default_factory=dict)  # by ticket, in the order of their append
     markers: dict[int, tuple[Transaction, Partition]] = field(default_factory=dict)  # by ticket
-    high_watermark: int = 0
-    last_written: int = -1
-    now_ms: int = 0
     began_ms: int = 0
-    out: Outcome = field(default_factory=Outcome)
-    next_ticket: int = 0
 
     @property
     def transactions(self) -> dict[str, Transaction]:
@@ -61,9 +68,8 @@ class TransactionState:
         return self.store.transactions
 
     @property
-    def in_flight(self) -> bool:
-        """Whether anything is appended to its partition and not committed."""
-        return bool(self.writes)
+    def append_timeout_ms(self) -> int:
+        return self.settings.append_timeout_ms
 
     def started_ms(self, transaction: Transaction) -> int:
         """When its transaction began, in ms, as described."""
@@ -71,24 +77,6 @@ class TransactionState:
         if stored.state is EMPTY and self.settings.policy.last_start_is_returned:
             return transaction.last_start_ms
         return stored.started_ms
-
-    def reply(self, token: int | None, answer: Any) -> None:
-        """Answer a request; without effect for the token None."""
-        if token is not None:
-            self.out.replies.append((token, answer))
-
-    def arm(self, key: TimerKey, deadline_ms: int) -> None:
-        """Arm a timer, or move it."""
-        self.out.timers.append((key, deadline_ms))
-
-    def cancel(self, key: TimerKey) -> None:
-        """Disarm a timer, if it is armed."""
-        self.out.timers.append((key, None))
-
-    def ticket(self) -> int:
-        """The ticket of the next append."""
-        self.next_ticket += 1
-        return self.next_ticket
 
     def transit(
         self,
@@ -107,16 +95,17 @@ class TransactionState:
             transaction.pending = None
             failed(error)
 
-        self.write(Write(TransactionRecord(transaction.transactional_id, to), done, abandoned, awaited, last_epoch))
+        record = TransactionRecord(transaction.transactional_id, to)
+        self.write(TransactionWrite(record, done, abandoned, awaited=awaited, last_epoch=last_epoch))
 
-    def write(self, write: Write) -> None:
+    def write(self, write: TransactionWrite) -> None:
         """Hand a record to the log."""
         ticket = self.ticket()
         self.out.appends.append(Append(ticket, [encode(write.record, self.settings.policy)], base_sequence=-1))
         self.writes[ticket] = write
 
-    def written(self, write: Write) -> None:
-        """The write is committed: publish it and answer its request."""
+    def publish(self, write: TransactionWrite) -> None:
+        """Apply a committed record to the store."""
         record = write.record
         known = self.store.transactions.get(record.transactional_id)
         if known is None or record.value is None:
@@ -128,9 +117,3 @@ class TransactionState:
             known.last_epoch = write.last_epoch
             known.last_start_ms = max(known.last_start_ms, record.value.started_ms)
             known.last_producer_id = before
-        write.done()
-
-
-def client_error(error: Err) -> Err:
-    """The error that a client gets for an append's error."""
-    return APPEND_ERRORS.get(error, Err.UNKNOWN_SERVER_ERROR)
