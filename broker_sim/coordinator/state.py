@@ -1,4 +1,4 @@
-"""What the coordinator's modules share: a shard's state, its outcome, and writes that wait for the log."""
+"""Common parts of the coordinator's modules: a shard's state, its outcome, and writes that wait for the log."""
 
 from __future__ import annotations
 

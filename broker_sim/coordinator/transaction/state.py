@@ -1,5 +1,4 @@
-"""What the rooms of the transaction coordinator share: a shard's state, the ways to act on the world, and records that wait for the
-log."""
+"""Common parts of the transaction coordinator's modules: a shard's state, its outcome, and records that wait for the log."""
 
 from __future__ import annotations
 
@@ -66,7 +65,7 @@ class TransactionState:
         return bool(self.writes)
 
     def started_ms(self, transaction: Transaction) -> int:
-        """When its transaction began, in ms, as described."""
+        """Start time of the transaction, in ms, as requests describe it."""
         stored = transaction.stored
         if stored.state is EMPTY and self.settings.policy.last_start_is_returned:
             return transaction.last_start_ms
