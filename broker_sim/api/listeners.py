@@ -40,7 +40,7 @@ __all__ = [
 WILDCARDS = ("", "0.0.0.0", "::")
 """Hosts to listen on that stand for every address of the machine."""
 _LOCAL = "127.0.0.1"
-"""Host that is advertised for them, unless another one is given: Kafka takes the machine's canonical name."""
+"""Host that is advertised for a wildcard address, unless another one is given: Kafka takes the machine's canonical name."""
 _PLAINTEXT = SECURITY_PROTOCOLS[0]
 _CONTROLLER = "CONTROLLER"
 """Kafka's name for the listener of its controllers, which is none of a broker."""

@@ -35,7 +35,7 @@ __all__ = ["WAIT", "Livelock", "TimeControl"]
 log = logging.getLogger("broker_sim.time")
 
 WAIT = "10s"
-"""Default real time for the living to rejoin: three of the heartbeat intervals that clients begin with."""
+"""Default real time in which living members may rejoin: three of the heartbeat intervals that clients begin with."""
 
 LONGEST_MS = 3653 * 86_400_000
 """Ten years: more can't be moved at once."""
@@ -61,10 +61,10 @@ _TEXTS = {
     "PartitionFaults.set.<locals>.<lambda>": "end of a state",
     "_Apply.stuck.<locals>.<lambda>": "ISR of a stuck log shrinks",
 }
-"""Purpose of a timer, by the name of the function that it calls."""
+"""Purposes of timers, by the name of the function that a timer calls."""
 
 _ALARMS = "KeyedTimers._run"
-"""Function of a timer for the timers of groups, which have texts of their own."""
+"""Name of the function that a timer calls for the timers of groups, which have texts of their own."""
 
 _BACKGROUND = ("log retention", "log cleaner", "producer id expiry")
 _PERIODIC = (*_BACKGROUND, "offset expiry of ", "expiry of transactional ids of ")
