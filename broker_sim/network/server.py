@@ -36,7 +36,7 @@ _LOOKS = 20
 
 _LIMITS = ("max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides")
 _UNLIMITED = 2**31 - 1
-"""Default of the first two."""
+"""Default of max.connections and max.connections.per.ip: no limit."""
 
 _BACKLOG = 1024
 _GRACE_S = 1.0
