@@ -54,7 +54,7 @@ OPTIONS = (
     *("seeds", "faults", "order", "noisy", "waive", "invariants", "link", "epoch_ms", "patience"),
     *("repeat", "budget", "budget_s"),
 )
-"""Arguments of the marker: of `simulate`, then of `simulation.seeds.Search`."""
+"""Arguments of the marker: of `simulate`, then of `simulation.sweeps.seeds.Search`."""
 
 _FOUND: pytest.StashKey[FoundFailure] = pytest.StashKey()
 _COUNTS: pytest.StashKey[dict[str, float]] = pytest.StashKey()
