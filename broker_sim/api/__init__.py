@@ -1,1 +1,1 @@
-"""What a Python program holds: a cluster, its handles, its time, the waits. Everything beneath is reached through it."""
+"""Python API: a cluster, its handles, its time, the waits. Everything beneath is reached through it."""

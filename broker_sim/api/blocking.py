@@ -175,7 +175,8 @@ def plain(value: object) -> bool:
 
 
 def _carried(value: object, thread: LoopThread) -> Any:
-    """What is brought over, made on the cluster's thread: copies of containers, a `Blocking` for what must stay there."""
+    """Return a value for use outside of the cluster's thread, on which this runs: copies of containers, a `Blocking` for objects that
+    must stay on that thread."""
     if plain(value) or isinstance(value, Blocking):
         return value
     if isinstance(value, dict):

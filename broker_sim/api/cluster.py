@@ -183,7 +183,7 @@ class Cluster:
 
     @property
     def security(self) -> Security:
-        """What clients must do: see ``authentication.security``. Its ``users`` may be changed while the cluster runs."""
+        """Requirements for clients: see ``authentication.security``. Its ``users`` may be changed while the cluster runs."""
         if self._security is None:
             from broker_sim.authentication.security import Security
 
@@ -261,7 +261,7 @@ class Cluster:
             )
 
     def _end(self) -> None:
-        """What is in force ends, then the coordinators and the logs; the journal is closed last."""
+        """End outages and fault conditions, then the coordinators and the logs; the journal is closed last."""
         outages, self._outages = self._outages, None
         if outages is not None:
             outages.end()

@@ -60,10 +60,10 @@ __all__ = [
 ]
 
 ON_DEMAND, AT_START = INTERNAL_TOPICS = ("on-demand", "at-start")
-"""When a cluster creates its internal topics."""
+"""Times at which a cluster may create its internal topics."""
 
 Topics = Mapping[str, int | Mapping[str, object]] | Sequence[str]
-"""How topics may be given: ``{"orders": 6}``, ``{"orders": {"partitions": 6, "cleanup.policy": "compact"}}``, ``["orders",
+"""Notations of topics: ``{"orders": 6}``, ``{"orders": {"partitions": 6, "cleanup.policy": "compact"}}``, ``["orders",
 "payments:6"]``, ``"orders"``. A name alone is one partition; -1 is the broker's num.partitions."""
 
 _TOPICS = "a list or a map of topics, as in ['orders', 'payments:6'] or {'orders': 6}"

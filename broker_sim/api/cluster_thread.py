@@ -96,7 +96,7 @@ class ClusterThread(_OnItsThread):
     if not TYPE_CHECKING:  # the types are those of _OnItsThread
 
         def __getattr__(self, name: str) -> Any:
-            """All else that a `Cluster` has, for use from this thread: see ``blocking``."""
+            """Any other attribute of a `Cluster`, for use from this thread: see ``blocking``."""
             if name.startswith("_"):
                 raise AttributeError(name)
             if self._thread is None or self._cluster is None:

@@ -40,7 +40,7 @@ __all__ = [
 WILDCARDS = ("", "0.0.0.0", "::")
 """Hosts to listen on that stand for every address of the machine."""
 _LOCAL = "127.0.0.1"
-"""What is advertised for them, unless something else is given: Kafka takes the machine's canonical name."""
+"""Host that is advertised for a wildcard address, unless another one is given: Kafka takes the machine's canonical name."""
 _PLAINTEXT = SECURITY_PROTOCOLS[0]
 _CONTROLLER = "CONTROLLER"
 """Kafka's name for the listener of its controllers, which is none of a broker."""
@@ -238,7 +238,7 @@ def _check_ports(
 
 
 def _port_error(port: int, brokers: int) -> str | None:
-    """Why the brokers can't listen from this port on."""
+    """Reason why the brokers can't listen from this port on; None if they can."""
     most = 65536 - brokers
     return f"port {port} is invalid for {brokers} brokers (expected 0 to {most})" if port > most else None
 

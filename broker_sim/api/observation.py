@@ -30,7 +30,7 @@ __all__ = ["Observation"]
 
 
 class Observation:
-    """What a `cluster.Cluster` has for this. ``chance_of`` gives one kind of chance."""
+    """Journal, tap and faults of a `cluster.Cluster`. ``chance_of`` gives one kind of chance."""
 
     def __init__(self, chance_of: Callable[[str], Chance]) -> None:
         self._chance_of = chance_of

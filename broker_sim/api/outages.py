@@ -20,8 +20,8 @@ __all__ = ["Outages"]
 
 
 class Outages:
-    """Those of one run of a cluster. ``servers``: of all its brokers, as far as they are made; ``write`` notes an event in the journal,
-    if there is one."""
+    """Outages of one run of a cluster. ``servers``: of all its brokers, as far as they are made; ``write`` notes an event in the
+    journal, if there is one."""
 
     def __init__(self, state: ClusterState, servers: Sequence[BrokerServer], write: Callable[..., object]) -> None:
         self._state, self._servers, self._write = state, servers, write
@@ -142,7 +142,7 @@ class Outages:
         return leader_election.elect_preferred(self._state)
 
     def end(self) -> None:
-        """None of its timers fires any more."""
+        """Cancel all timers."""
         for timer in (self._balancing, *self._unnoticed.values()):
             if timer is not None:
                 timer.cancel()

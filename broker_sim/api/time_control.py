@@ -35,7 +35,7 @@ __all__ = ["WAIT", "Livelock", "TimeControl"]
 log = logging.getLogger("broker_sim.time")
 
 WAIT = "10s"
-"""How much real time the living get to rejoin where nothing else is said: three of the heartbeat intervals that clients begin with."""
+"""Default real time in which living members may rejoin: three of the heartbeat intervals that clients begin with."""
 
 LONGEST_MS = 3653 * 86_400_000
 """Ten years: more can't be moved at once."""
@@ -61,10 +61,10 @@ _TEXTS = {
     "PartitionFaults.set.<locals>.<lambda>": "end of a state",
     "_Apply.stuck.<locals>.<lambda>": "ISR of a stuck log shrinks",
 }
-"""What a timer is for, by the name of what it calls."""
+"""Purposes of timers, by the name of the function that a timer calls."""
 
 _ALARMS = "KeyedTimers._run"
-"""What it calls where a group's timers are behind it, which have texts of their own."""
+"""Name of the function that a timer calls for the timers of groups, which have texts of their own."""
 
 _BACKGROUND = ("log retention", "log cleaner", "producer id expiry")
 _PERIODIC = (*_BACKGROUND, "offset expiry of ", "expiry of transactional ids of ")
@@ -84,14 +84,14 @@ class TimeControl:
 
     @property
     def mode(self) -> str:
-        """How the brokers' clock runs: ``real``, ``scaled`` or ``manual``."""
+        """Mode of the brokers' clock: ``real``, ``scaled`` or ``manual``."""
         if isinstance(self._clock, ManualClock):
             return "manual"
         return "scaled" if isinstance(self._clock, ScaledClock) else "real"
 
     @property
     def rate(self) -> float:
-        """Its speed: 1, the factor of a scaled clock, 0 for a manual clock."""
+        """Speed of the brokers' clock: 1, the factor of a scaled clock, 0 for a manual clock."""
         if isinstance(self._clock, ManualClock):
             return 0.0
         return self._clock.rate if isinstance(self._clock, ScaledClock) else 1.0
@@ -158,7 +158,7 @@ class TimeControl:
         return None if groups is None else groups.keepalive
 
     def _fired_besides(self) -> list[str]:
-        """What the timers of transactions and of share groups' locks that have fired since the last look were for."""
+        """Descriptions of the timers of transactions and of share groups' locks that have fired since the last call."""
         coordinators = self._coordinators()
         texts: list[str] = []
         if coordinators is None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["TIMEOUT", "WaitTimeout", "until"]
 
 TIMEOUT = "10s"
-"""How long a wait lasts where nothing else is said: real time."""
+"""Default timeout of a wait, in real time."""
 
 
 async def until(

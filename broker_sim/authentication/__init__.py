@@ -22,4 +22,4 @@ class AuthenticationFailed(Exception):
 
 
 class Unanswered(AuthenticationFailed):
-    """Where Kafka meets an exception of Java's own: the connection is closed without an answer and at once."""
+    """A failure that is an exception of Java's own in Kafka: the connection is closed without an answer and at once."""

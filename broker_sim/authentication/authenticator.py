@@ -31,7 +31,7 @@ _MIN_REAUTHENTICATION_MS = 1000
 
 
 class State(enum.Enum):
-    """What the next request may be."""
+    """State of authentication, which determines the requests that are allowed next."""
 
     INITIAL = "initial"
     HANDSHAKE = "handshake"
@@ -42,7 +42,7 @@ class State(enum.Enum):
 
 
 class Authenticator:
-    """Of one connection."""
+    """Authentication state of one connection."""
 
     __slots__ = ("_again_ms", "_exchange", "_expires_ms", "_mechanism", "_sasl", "state", "user")
 
@@ -58,7 +58,7 @@ class Authenticator:
 
     @property
     def mechanism(self) -> str:
-        """What the client asked for last; "" before."""
+        """SASL mechanism of the client's last SaslHandshake; "" before the first."""
         return self._mechanism
 
     @property
@@ -67,7 +67,7 @@ class Authenticator:
         return self._exchange.claimed if self._exchange is not None else self.user
 
     def refusal(self, api_key: int) -> str | None:
-        """Why a request may not come now; None if it may."""
+        """Reason why a request is rejected now; None if it is allowed."""
         state = self.state
         if state is State.AUTHENTICATED:
             if self._expires_ms is None or api_key == ApiKey.SASL_HANDSHAKE or self._sasl.now_ms() < self._expires_ms:
@@ -87,12 +87,12 @@ class Authenticator:
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """Those that are enabled."""
+        """The enabled SASL mechanisms."""
         return self._sasl.mechanisms
 
     @property
     def credentials(self) -> ScramCredentials:
-        """Those of the cluster's users."""
+        """SCRAM credentials of the cluster's users."""
         return self._sasl.credentials
 
     def versions_answered(self) -> None:
@@ -154,8 +154,8 @@ class Authenticator:
         return answer, lifetime_ms
 
     def _lifetime_ms(self, expires_ms: int | None) -> int:
-        """Of the session that begins now. One of more nanoseconds than a Java long holds ends, before 4.2, at the time that is left of
-        them (ReauthInfo). Raises AuthenticationFailed."""
+        """Lifetime of the session that begins now, in ms; 0 without a limit. A session of more nanoseconds than a Java long holds ends,
+        before 4.2, after the nanoseconds that the overflow leaves (ReauthInfo). Raises AuthenticationFailed."""
         now_ms, limit_ms = self._sasl.now_ms(), self._sasl.max_session_ms
         ends = [] if expires_ms is None else [expires_ms - now_ms]
         lifetime_ms = min([*ends, limit_ms] if limit_ms else ends, default=None)

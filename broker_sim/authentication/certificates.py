@@ -103,7 +103,7 @@ class TlsFiles:
 
 
 def _stored(what: str, data: bytes, password: str) -> Any:
-    """What is in a store in PKCS #12, as `cryptography` has it. Raises CertificateError."""
+    """Content of a store in PKCS #12, as `cryptography` returns it. Raises CertificateError."""
     try:
         from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
     except ImportError:

@@ -32,13 +32,14 @@ HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """SCRAM mechanism -> hashlib's name of its hash; in the order of Kafka's numbers."""
 
 ITERATIONS = 4096
-"""Of a credential that follows from a password: Kafka's default."""
+"""Number of iterations of a credential that is derived from a password: Kafka's default."""
 _SALT_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """With ``stored_key`` a broker verifies a client's proof, with ``server_key`` it proves to the client that it knows the user."""
+    """A user's SCRAM credential: with ``stored_key`` a broker verifies a client's proof, with ``server_key`` it proves to the client
+    that it has the user's credential."""
 
     iterations: int
     salt: bytes
@@ -47,7 +48,7 @@ class ScramCredential:
 
     @classmethod
     def salted(cls, mechanism: str, salted_password: bytes, salt: bytes, iterations: int) -> ScramCredential:
-        """Of a password that a client has salted."""
+        """Create the credential of a password that a client has salted."""
         hash_name = HASHES[mechanism]
         client_key = hmac.digest(salted_password, b"Client Key", hash_name)
         server_key = hmac.digest(salted_password, b"Server Key", hash_name)
@@ -55,13 +56,13 @@ class ScramCredential:
 
     @classmethod
     def of_password(cls, mechanism: str, password: str, salt: bytes) -> ScramCredential:
-        """Of a password in clear, with `ITERATIONS`."""
+        """Create the credential of a password in clear, with `ITERATIONS`."""
         salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, ITERATIONS)
         return cls.salted(mechanism, salted, salt, ITERATIONS)
 
     @classmethod
     def parse(cls, text: str) -> ScramCredential:
-        """What `str` gives."""
+        """Parse the text that `str` gives."""
         fields = dict(part.split("=", 1) for part in text.split(","))
         salt, stored_key, server_key = (base64.b64decode(fields[name]) for name in ("salt", "stored_key", "server_key"))
         return cls(int(fields["iterations"]), salt, stored_key, server_key)
@@ -73,8 +74,8 @@ class ScramCredential:
 
 
 class ScramCredentials:
-    """Of one cluster. ``users``: passwords by name; ``altered``: stored credentials, user -> mechanism -> text; ``enabled``:
-    mechanisms that users with a password have; ``rng`` draws salts."""
+    """SCRAM credentials of one cluster. ``users``: passwords by name; ``altered``: stored credentials, user -> mechanism -> text;
+    ``enabled``: mechanisms that users with a password have; ``rng`` draws salts."""
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class ScramCredentials:
         self._derived: dict[tuple[str, str], tuple[str, ScramCredential]] = {}
 
     def find(self, name: str, mechanism: str) -> ScramCredential | None:
-        """A user's; the same salt at each question."""
+        """The credential of a user, with the same salt at each call; None if there is none."""
         text = self._altered.get(name, {}).get(mechanism)
         if text is not None:
             return ScramCredential.parse(text) if text else None
@@ -131,7 +132,7 @@ class ScramCredentials:
         return name in self._users and mechanism in self._enabled
 
     def names(self) -> dict[str, None]:
-        """Of users that may have one."""
+        """Names of the users that may have a credential."""
         return dict.fromkeys((*self._users, *self._altered))
 
 

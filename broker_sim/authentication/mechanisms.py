@@ -29,7 +29,7 @@ _NONCE_IS_CHECKED = (3, 7)
 _SHOWN = 200
 """Characters of a client's name that are logged."""
 _LONGEST_MS = 2**63 - 1
-"""What Java's Math.round makes of a later time."""
+"""Latest time in ms, to which Java's Math.round rounds any later one."""
 
 _SASL_NAME = "(?:[\\x01-\\x2b\\x2d-\\x3c\\x3e-\\x7f]|=2C|=3D)+"
 _NONCE = "[\\x21-\\x2b\\x2d-\\x7e]+"

@@ -1,4 +1,4 @@
-"""What the listeners of a cluster require of clients: Kafka's security.protocol, with users and certificates.
+"""Requirements of a cluster's listeners for clients: Kafka's security.protocol, with users and certificates.
 
 security = Security("SASL_SSL", {"alice": "secret"}, BrokerConfig(...), tls_dir=None)
 security.open(state, ["127.0.0.1"])             # makes or reads the certificates
@@ -41,8 +41,8 @@ EXAMPLE_USERS = "{'alice': 'secret'}"
 
 @dataclass(frozen=True, slots=True)
 class Sasl:
-    """What a SASL listener knows. ``users``: passwords by name, and ``credentials``, both read at each authentication; ``now_ms``: the
-    broker's clock, which sessions and tokens expire by; ``client_ms``: the clock that clients measure by; ``max_session_ms``:
+    """Settings of a SASL listener. ``users``: passwords by name, and ``credentials``, both read at each authentication; ``now_ms``:
+    the broker's clock, which sessions and tokens expire by; ``client_ms``: the clock that clients measure by; ``max_session_ms``:
     connections.max.reauth.ms, 0 for sessions without end; ``release``: Kafka's."""
 
     protocol: str
@@ -57,8 +57,8 @@ class Sasl:
 
 
 class Security:
-    """Of one cluster. ``sasl`` and ``tls`` are None where the protocol has none, and before `open`. Raises UsageError for users that
-    nothing would ask for, for missing ones and for unknown mechanisms."""
+    """Security settings of one cluster. ``sasl`` and ``tls`` are None where the protocol has none, and before `open`. Raises UsageError
+    for users of a protocol without SASL, for missing users and for unknown mechanisms."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Security:
         return self.protocol.startswith("SASL")
 
     def _mechanisms(self, config: BrokerConfig) -> tuple[str, ...]:
-        """Those that are enabled; where nothing is said, those with passwords. Raises UsageError."""
+        """The enabled SASL mechanisms; by default those with passwords. Raises UsageError."""
         config.assume(_ENABLED, ",".join(_BY_PASSWORD))
         given = tuple(config.list(_ENABLED))
         for name in given:
@@ -143,8 +143,8 @@ class Security:
             self.users.replaced = replaced
 
     def summary(self, plaintext: Sequence[str] = ()) -> str:
-        """What clients must do, and what is not verified, in a line for people; of an open cluster. ``plaintext``: the names of
-        listeners without any."""
+        """Requirements for clients, and what is not verified, as one line of text; of an open cluster. ``plaintext``: the names of
+        listeners without requirements."""
         said = [f"security.protocol {self.protocol}"]
         unverified = []
         if self.sasl is not None:
@@ -173,7 +173,7 @@ class Security:
 
     @property
     def ca_pem(self) -> str | None:
-        """What is in `ca_file`; None where there is no TLS, or no such file in tls_dir."""
+        """Content of `ca_file`; None without TLS, or without such a file in tls_dir."""
         return self._files().ca.read_text() if self.has_tls and self._files().ca.exists() else None
 
     @property
@@ -183,7 +183,7 @@ class Security:
         return str(self._files().client)
 
     def client_settings(self, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
-        """What a client needs beside the address, by librdkafka's names: security.protocol, sasl.mechanism, sasl.username,
+        """Settings of a client beside the address, by librdkafka's names: security.protocol, sasl.mechanism, sasl.username,
         sasl.password, ssl.ca.location. ``user``: default the first one; ``mechanism``: default the first that is enabled and takes a
         password. Raises UsageError for a user that does not exist."""
         settings = {"security.protocol": self.protocol}

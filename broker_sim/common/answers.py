@@ -46,8 +46,8 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """``what``: a partition (``orders-0``), topic, member id or group; ``topic``: that of a partition, else ``what``; ``error``:
-    Kafka's name, "" for NONE."""
+    """Row of a response with an error code. ``what``: a partition (``orders-0``), topic, member id or group; ``topic``: that of a
+    partition, else ``what``; ``error``: Kafka's name, "" for NONE."""
 
     what: str
     topic: str

@@ -25,11 +25,11 @@ from broker_sim.common.text import unknown
 __all__ = ["PROBABILITY", "SITES", "Buggify", "Site"]
 
 PROBABILITY = 0.25
-"""How often a site fires that is on."""
+"""Probability with which a site fires that is on."""
 
 
 class Site(NamedTuple):
-    """``where``: the function, as ``module.function``; ``what``: it does."""
+    """A place in the code that `Buggify` may alter. ``where``: the function, as ``module.function``; ``what``: its effect."""
 
     name: str
     where: str

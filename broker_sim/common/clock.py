@@ -292,8 +292,8 @@ class _ManualTimer:
 
 
 def clock_of(text: str, *, now_ms: int | None = None) -> Callable[[], Clock]:
-    """What makes the clock that ``text`` names, on the running loop: ``real``, ``scaled:10`` (ten times as fast), ``manual``.
-    ``now_ms``: where a manual or scaled one begins, if that is later than the machine's time. Raises UsageError.
+    """Return a function that creates the clock that ``text`` names, on the running loop: ``real``, ``scaled:10`` (ten times as fast),
+    ``manual``. ``now_ms``: start time of a manual or scaled clock, if that is later than the machine's time. Raises UsageError.
     """
     kind, colon, factor = text.partition(":")
     if kind == "scaled":

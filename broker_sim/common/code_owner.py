@@ -1,4 +1,4 @@
-"""Whose code runs: the user's, this package's, or that of Python and of installed packages."""
+"""Owner of code that runs: the user, this package, or Python and installed packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all commands of ``broker-sim`` share: parsers whose errors are one line, exit codes, where a control server is.
+"""Common parts of all commands of ``broker-sim``: parsers whose errors are one line, exit codes, the address of a control server.
 
 A command that lives in a module of its own is entered in ``cli.ELSEWHERE``; the module has
 
@@ -78,7 +78,7 @@ class Parser(argparse.ArgumentParser):
 
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
-"""What ``add_subparsers`` gave: verbs are added to it."""
+"""The result of ``add_subparsers``, to which verbs are added."""
 
 
 def add_command(commands: Commands, name: str, run: Callable[[argparse.Namespace], int], **options: Any) -> Parser:

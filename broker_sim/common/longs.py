@@ -4,5 +4,5 @@ from __future__ import annotations
 
 
 def as_long(number: int) -> int:
-    """What Java has of a sum or a difference: the lowest 64 bits, signed."""
+    """A sum or difference as a Java long: its lowest 64 bits, signed."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -1,4 +1,4 @@
-"""How the process gets memory back: from its C library, and from Python's garbage collector.
+"""Release of the process's memory, by its C library and by Python's garbage collector.
 
 glibc gives the top of its heap back to the kernel as soon as 128 KiB of it are free, and the kernel clears every page that it hands
 out again: a broker that reads and frees buffers of 256 KiB pays for that with three page faults a Produce request. `keep_freed`

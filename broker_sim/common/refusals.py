@@ -67,7 +67,7 @@ def warn_of_group(once: Once, log: logging.Logger, client_id: str | None, group_
 
 
 class Refusals:
-    """Those of one broker. ``now_ms``: the time of the sockets."""
+    """Log of the connections that one broker closes. ``now_ms``: the time of the sockets."""
 
     def __init__(self, log: logging.Logger, now_ms: Callable[[], int]) -> None:
         self._log, self._now_ms = log, now_ms

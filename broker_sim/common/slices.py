@@ -96,7 +96,7 @@ def chunked(elements: Iterable[T], at_a_time: int = _CHUNK) -> Iterator[list[T]]
 
 
 def listed(elements: Iterable[T], at_a_time: int = _CHUNK) -> Generator[None, None, list[T]]:
-    """All of them; what makes each of them is asked as its turn comes."""
+    """All elements as a list, in pieces; each is taken from ``elements`` as its turn comes."""
     result: list[T] = []
     for chunk in chunked(elements, at_a_time):
         result += chunk
@@ -106,7 +106,7 @@ def listed(elements: Iterable[T], at_a_time: int = _CHUNK) -> Generator[None, No
 
 
 def counted(elements: Iterable[H]) -> Generator[None, None, Counter[H]]:
-    """How often each is there, in the order in which they came first."""
+    """Number of times that each element occurs, in the order of first occurrence."""
     count: Counter[H] = Counter()
     for chunk in chunked(elements):
         count.update(chunk)

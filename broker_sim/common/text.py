@@ -1,4 +1,4 @@
-"""What people write in files, on the command line and in calls - durations, and names that are nearly right - and what they are shown.
+"""Texts that users write in files, on the command line and in calls - durations, and names that are nearly right - and texts for them.
 
 Ids, names and notes come from anybody. Whatever is shown to people goes through ``visible`` (a field: a name can't begin a line of its
 own) or ``visible_lines`` (a text of ours that holds such fields), so that nothing in it does something to a terminal.
@@ -130,7 +130,7 @@ def _similar(word: str, names: list[str]) -> list[str]:
 
 
 _SHOWN, _SHOWN_SIMILAR = 12, 4
-"""How many names an error lists at most: all of them together, and those that are similar to the unknown one."""
+"""Maximum numbers of names in an error: of all of them together, and of those that are similar to the unknown one."""
 
 
 def expected(word: object, known: Iterable[str], meant: str | None = None) -> str:

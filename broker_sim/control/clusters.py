@@ -25,7 +25,7 @@ DEFAULT = "default"
 MAX_CLUSTERS = 100
 """More are refused; each holds ports and memory."""
 MAX_BROKERS = 300
-"""Of all clusters together."""
+"""Maximum number of brokers of all clusters together."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

@@ -80,7 +80,7 @@ def add_verbs(below: Commands, name: str) -> None:
 
 
 def incomplete(arguments: argparse.Namespace) -> NoReturn:
-    """What a command without its verb does: exit with code 2."""
+    """Exit with code 2, for a command without its verb."""
     arguments.parser.error("a verb is missing")
     raise AssertionError("unreachable")
 

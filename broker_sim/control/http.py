@@ -56,7 +56,7 @@ MAX_BODY = 1 << 20
 MAX_FIELDS = 100
 BODY_S = 30.0
 OPERATION_S = LONGEST_WAIT_S + 30.0
-"""What anything may take; only a clock that is moved by years of timers comes near."""
+"""Maximum duration of any operation; only a clock that is moved by years of timers comes near."""
 
 
 class ControlError(UsageError):
@@ -88,7 +88,7 @@ class _ConnectionLog(logging.LoggerAdapter[logging.Logger]):
 
 
 def _in_a_line(error: Exception) -> str:
-    """What is wrong, of aiohttp's words, which begin with the status and show the bytes below it."""
+    """The cause in an error message of aiohttp, which begins with the status and ends with the bytes below the cause."""
     message = str(error).removeprefix("400, message:").lstrip()
     return " ".join(message.partition("\n\n")[0].split()).rstrip(":")
 
@@ -224,7 +224,7 @@ class ControlServer:
             task.exception()  # its client may have disconnected; it gets the error
 
     async def _parameters(self, request: web.Request, asked: OperationRoute) -> dict[str, Any]:
-        """Those of the path, and those of the query (GET, DELETE) or of the body. Raises UsageError, _Refused."""
+        """Parameters of the path, and those of the query (GET, DELETE) or of the body. Raises UsageError, _Refused."""
         given = _query(request, asked)
         if request.method in ("GET", "DELETE"):
             if request.can_read_body and await self._read(request):

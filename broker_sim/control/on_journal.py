@@ -138,7 +138,7 @@ async def mark_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 
 class JournalQuery:
-    """Which events a client asks for. Call ``takes(event)`` with every event in order: responses are found by their requests."""
+    """Filter of events for a client. Call ``takes(event)`` with every event in order: responses are found by their requests."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self.since: int = given.get("since", 0)
@@ -168,7 +168,7 @@ class JournalQuery:
         return self._group is None or any(_fits(self._group, name) for name in {*_groups(event), *_groups(asked)})
 
     def of(self, events: Iterable[Event]) -> list[Event]:
-        """Those of what has happened already."""
+        """The past events that match, newer than ``since``: all, or the last ``limit`` of them."""
         matches = [event for event in events if self.takes(event) and event["seq"] > self.since]
         return matches if self.limit is None else matches[-self.limit :]
 

@@ -47,7 +47,7 @@ def _kinds() -> Iterable[str]:
 
 
 ARGUMENTS = ("latency", "jitter", "isr_shrinks_after", "free_bytes")
-"""What kinds of states take, besides the time that they last."""
+"""Parameters of the kinds of states, besides their duration."""
 
 
 def _examine_state(given: dict[str, Any]) -> None:

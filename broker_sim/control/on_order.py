@@ -30,7 +30,7 @@ _holds: WeakKeyDictionary[Hold, int] = WeakKeyDictionary()
 
 
 def _number(hold: Hold) -> int:
-    """What a hold is called from outside."""
+    """Number of a hold in the control API."""
     if hold not in _holds:
         _holds[hold] = next(_numbers)
     return _holds[hold]

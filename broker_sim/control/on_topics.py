@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_PARTITIONS = 10_000
 MAX_FILL = 1_000_000
 MAX_FILL_BYTES = 256 << 20
-"""Of values in one fill: the broker does nothing else meanwhile, and keeps them in memory."""
+"""Maximum size of the values of one fill: the broker does nothing else meanwhile, and keeps them in memory."""
 
 TOPIC_NAME = Field("topic", Text(), "the topic's name", required=True, example="orders")
 
@@ -98,7 +98,7 @@ async def fill_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 TEXT, BASE64 = "text", "base64"
 MAX_SHOWN_BYTES = 16 << 20
-"""Of keys, values and headers in one answer."""
+"""Maximum size of the keys, values and headers in one answer."""
 ISOLATION_LEVEL = Field(
     "isolation", ISOLATION, "a consumer's isolation.level: with or without records of open and aborted transactions",
     default=READ_COMMITTED,

@@ -105,7 +105,7 @@ def require_in_journal(events: Iterable[dict[str, Any]], name: str) -> None:
 
 
 def explained(events: Iterable[dict[str, Any]], name: str) -> str:
-    """What became of the transactions of an id, in words."""
+    """Outcome of the transactions of an id, as text."""
     from broker_sim.explain.transaction_text import explain_transactions
 
     return explain_transactions(events, name)

@@ -108,7 +108,7 @@ def document(url: str | None = None) -> dict[str, Any]:
 
 
 def _paths(operation: Operation) -> Iterable[tuple[str, str]]:
-    """Where it is reached, and in which form it answers there."""
+    """Yield the paths of an operation, each with the form of its answers there."""
     prefix = f"/{PREFIX}" if operation.on == "clusters" else f"/{PREFIX}/clusters/{{cluster}}"
     yield prefix + operation.path, ""
     for form in FORMS.get(operation.name, {}):

@@ -14,7 +14,7 @@ WIDTH = 160
 
 
 def text(operation: str, answer: object) -> str:
-    """What an operation answered, in lines."""
+    """The answer of an operation, as lines of text."""
     shown = _FORMS.get(operation)
     return shown(answer) if shown is not None else _fields(answer)
 

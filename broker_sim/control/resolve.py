@@ -34,13 +34,13 @@ __all__ = [
 
 OFFSETS_TOPIC, TRANSACTION_TOPIC = "__consumer_offsets", "__transaction_state"
 AHEAD = Field("ahead", Flag(), "allow a group or transactional id that does not exist yet")
-"""Of every operation that does something where a group, or a transactional id, lives. Any text has its partition, so a wrong name
+"""Parameter of every operation on the partition of a group, or of a transactional id. Any text has its partition, so a wrong name
 would break another one."""
 _AHEAD_HINT = " (--ahead, over HTTP ahead=true, allows one that does not exist yet)"
 
 
 def examine_log(text: str) -> tuple[str, int] | str | TransactionalIdLog:
-    """What a log's name says: (topic, partition), the group id of ``offsets(GROUP)``, or the id of ``transactions(ID)``. Raises
+    """Parse a log's name into (topic, partition), the group id of ``offsets(GROUP)``, or the id of ``transactions(ID)``. Raises
     UsageError."""
     named = log_named(text)
     if named is None:

@@ -49,7 +49,7 @@ class MethodNotAllowed(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class OperationRoute:
-    """What is asked: an operation on a cluster, with the parameters that stand in the path. ``form``: "" or "svg" or "html"."""
+    """The operation on a cluster that a request is for, with the parameters of its path. ``form``: "" or "svg" or "html"."""
 
     operation: Operation
     cluster: str

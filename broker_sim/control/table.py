@@ -1,4 +1,4 @@
-"""What an operation is: its name, its typed parameters, its way in over HTTP, the shape of its answer.
+"""Declarations of operations: the name, the typed parameters, the method and path of HTTP, the shape of the answer.
 
 Rules:
 1. An operation is declared once, by the decorator `operation` above the function that performs it; HTTP, the OpenAPI
@@ -24,7 +24,7 @@ Handler = Callable[[Any, dict[str, Any]], Awaitable[Any]]
 """``await handler(cluster, checked parameters)``; the answer is what ``json.dumps`` takes."""
 
 LONGEST_WAIT_S = 600.0
-"""What an operation that waits may be asked to wait."""
+"""Maximum timeout of an operation that waits."""
 
 
 class NotThere(UsageError):
@@ -64,7 +64,7 @@ class Operation:
 
 
 TIMEOUT = Field("timeout", Duration(most=LONGEST_WAIT_S), "timeout, in real time", default=10.0, example="10s")
-"""Of every operation that waits."""
+"""Parameter of every operation that waits."""
 
 OPERATIONS: dict[str, Operation] = {}
 """Every operation by its name; filled by importing operations.py."""

@@ -13,7 +13,7 @@ from broker_sim.common.text import UsageError
 __all__ = ["VARIABLE", "checked", "for_address", "given", "is_loopback", "read"]
 
 VARIABLE = "BROKER_SIM_CONTROL_TOKEN"
-"""Of the environment: the token, for who serves and for who asks, where no file has it."""
+"""Environment variable with the token, for servers and clients, if no file has it."""
 MAX_BYTES = 4096
 
 

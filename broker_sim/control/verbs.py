@@ -1,4 +1,4 @@
-"""How the operations are spelled as commands: the nouns, their verbs, which parameters stand without a name, examples."""
+"""Spelling of the operations as commands: the nouns, their verbs, the parameters without a name, examples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["TEXTS", "VERBS", "Verb"]
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """How an operation is spelled: which parameters stand without a name, in which order; how it is shown to be used."""
+    """Spelling of an operation as a command: the parameters without a name, in their order, and examples of its use."""
 
     operation: str
     bare: tuple[str, ...] = ()

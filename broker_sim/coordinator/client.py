@@ -1,4 +1,4 @@
-"""Who sent a request, as the events of coordinators name it.
+"""Identity of the client that sent a request, as the events of coordinators contain it.
 
 A module of its own: a broker makes contexts of requests before it imports its coordinators.
 """

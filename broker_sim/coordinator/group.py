@@ -62,7 +62,7 @@ class Group(ABC):
     @property
     @abstractmethod
     def listed_protocol_type(self) -> str:
-        """Its protocol type in ListGroups; "" for none."""
+        """The group's protocol type in ListGroups; "" for none."""
 
     @property
     @abstractmethod
@@ -129,7 +129,7 @@ class Group(ABC):
 
     @abstractmethod
     def described(self, policy: Policy) -> DescribedGroup:
-        """Its row in DescribeGroups, the request for classic groups."""
+        """The group's row in DescribeGroups, the request for classic groups."""
 
     @abstractmethod
     def resume(self) -> bool:

@@ -24,12 +24,12 @@ from broker_sim.coordinator.store import GroupStore
 from kafka_wire.offsets_log import offset_commit_key
 
 _VALUE_VERSIONS = 5, 4
-"""How many versions of commits there are, and were before KIP-915."""
+"""Number of versions of an offset commit's value that can be read, with KIP-915 and before it."""
 
 
 class Loader(ShardLoader):
-    """Of ``__consumer_offsets``. Records of epoch-based groups are read by 4.x alone; before KIP-915 kinds that are not read, and
-    flexible values, end the load with a DecodeError."""
+    """Loader of a partition of ``__consumer_offsets``. Records of epoch-based groups are read by 4.x alone; before KIP-915 kinds that
+    are not read, and flexible values, end the load with a DecodeError."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
@@ -57,8 +57,8 @@ class Loader(ShardLoader):
         self._offset = log_offset
 
     def _read_now(self, key: bytes, commit: OffsetRecord) -> None:
-        """It supersedes what waits under its key. From here on others may supersede it, if theirs is the one key that a commit of that
-        partition has; under the older type 0, or with something behind it, it would be another."""
+        """Let a commit supersede the one that waits under its key. Later commits may supersede it in turn if its key is the one that
+        commits of its partition have now: under the older type 0, or with bytes behind it, a key is another one."""
         if key in self.latest:
             self.latest[key] = None
         elif key == offset_commit_key(commit.group_id, commit.topic, commit.partition):

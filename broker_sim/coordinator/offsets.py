@@ -45,7 +45,7 @@ class CommitWrite(Write):
         self.encoded = encoded
 
     def append(self, ticket: int, policy: Policy) -> Append:
-        """What goes to the log."""
+        """The append that writes the records, with the encoded keys and values if there are any."""
         encoded, self.encoded = self.encoded, None  # not kept while the log is waited for
         return super().append(ticket, policy) if encoded is None else Append(ticket, encoded, policy.shares_batches)
 
@@ -70,12 +70,12 @@ class CommitBatchWrite(Write):
         ]
 
     def append(self, ticket: int, policy: Policy) -> Append:
-        """Its records are written where the batch is."""
+        """The append that writes the commits, whose records are encoded with the batch."""
         return Append(ticket, [], commits=self.commits)
 
     @property
     def count(self) -> int:
-        """How many records the commits are."""
+        """Number of records of the commits."""
         return _records_of(self.commits)
 
     def done(self, shard: ShardState) -> None:
@@ -129,7 +129,7 @@ class TransactionalCommitWrite(CommitWrite):
         self.producer = producer
 
     def append(self, ticket: int, policy: Policy) -> Append:
-        """What goes to the log."""
+        """The append that writes the records, in a batch of their own with the transactional producer's id."""
         append = super().append(ticket, policy)
         append.mergeable, append.base_sequence, append.producer = False, 0, self.producer
         return append

@@ -33,7 +33,7 @@ TimerKey = tuple[str | int, ...]
 
 
 NO_CLIENT = Client("", "", 0)
-"""Of requests that don't look at it."""
+"""Client of requests whose handling does not depend on the client."""
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ class AppendedElsewhere:
 
 @dataclass(slots=True)
 class StateAnswered:
-    """What the share coordinators have answered to an ``PersisterRequest``, in the order of its commands."""
+    """The share coordinators' answers to a ``PersisterRequest``, in the order of its commands."""
 
     ticket: int
     answers: Sequence[Result]
@@ -216,7 +216,7 @@ class CommitOffsets:
 
 
 class RepeatedLayout(Protocol):
-    """What all OffsetCommits of the same partitions in the same order, by the same member, have in common; one object for them all.
+    """Common part of all OffsetCommits of the same partitions in the same order by the same member; one object for all of them.
     ``command`` is the first of them, with other offsets than the others."""
 
     command: CommitOffsets
@@ -296,7 +296,7 @@ class PersisterRequest:
 
 @dataclass(slots=True)
 class Outcome:
-    """What to do about one event, in this order: timers, appends, replies, what others are asked.
+    """Effects of one event, in this order: timers, appends, replies, requests to the share coordinators.
 
     ``timers`` arm (a deadline in ms) or cancel (None) by key; arming a key again moves it. ``replies`` are (token, answer).
     """

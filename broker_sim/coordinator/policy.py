@@ -34,7 +34,7 @@ class Policy:
     """Version of the offset commit values written: GroupMetadataManager.offsetCommitValue writes 3, 4.1 writes 4, which has topic ids
     (KAFKA-19141). A commit with its own expiry has version 1 in both."""
     window_extends_for: str
-    """Which joiners extend the initial rebalance delay: those of generation 0 ("first generation",
+    """The joiners that extend the initial rebalance delay: those of generation 0 ("first generation",
     GroupCoordinator.addMemberAndRebalance) or of any group that was empty ("was empty",
     GroupMetadataManager.addMemberThenRebalanceOrCompleteJoin)."""
     new_group_is_stored: bool
@@ -186,7 +186,7 @@ class Policy:
     """A group's target has the time of its computation, and is not computed again within the assignment interval (KIP-1263,
     KAFKA-20266)."""
     emptied_group_target_is_stored: bool
-    """When the last member of a consumer or share group leaves, the epoch of the target follows the group's at once (KAFKA-20442)."""
+    """The target's epoch follows the group's at once when the last member of a consumer or share group leaves (KAFKA-20442)."""
     absent_group_commit_in_transaction: Err
     """TxnOffsetCommit with a generation, for a group that doesn't exist: GroupCoordinator.handleTxnCommitOffsets creates the group, in
     which the member is unknown; OffsetMetadataManager.validateTransactionalOffsetCommit finds no group."""
@@ -201,9 +201,9 @@ class Policy:
     """A JoinGroup for a group of another broker, or of one that is loaded, is answered with the member id of the request
     (GroupCoordinator.handleJoinGroup; GroupCoordinatorService.joinGroup sets the error alone)."""
     downgrade_rebalances: str
-    """When the classic group begins with a rebalance that a consumer group becomes as a classic member takes the place of its last
-    member of the consumer protocol: "never", as the member's target is computed first; "after another subscription"; or "on an older
-    target" than the group's epoch (GroupMetadataManager.classicGroupJoinToConsumerGroup of 4.1, of 4.2, and since 4.3)."""
+    """Condition for a rebalance at the beginning of the classic group that a consumer group becomes as a classic member takes the place
+    of its last member of the consumer protocol: "never", as the member's target is computed first; "after another subscription"; or
+    "on an older target" than the group's epoch (GroupMetadataManager.classicGroupJoinToConsumerGroup of 4.1, of 4.2, and since 4.3)."""
     classic_members_follow: str
     """The epoch that makes a classic member of a consumer group rejoin: the "group"'s, or the "target"'s, which may be computed later
     (GroupMetadataManager.throwIfRebalanceInProgress, classicGroupHeartbeatToConsumerGroup, since 4.3)."""
@@ -221,7 +221,7 @@ class Policy:
     emptied_streams_target_is_stored: bool
     """As ``emptied_group_target_is_stored``, of a streams group (KAFKA-20442; measured on 4.4.0)."""
     share_assignor: str
-    """How share groups distribute partitions (``assignors.simple``): each release's own ``SimpleAssignor``, which 4.1 replaced
+    """The assignor of share groups (``assignors.simple``): each release's own ``SimpleAssignor``, which 4.1 replaced
     (KAFKA-19362, KAFKA-19363)."""
     share_initialization_waits_for_target: bool
     """Partitions whose state was initialized increment a share group's epoch only if no target is to be computed; else each heartbeat
@@ -522,7 +522,7 @@ JAVA_SINCE = (
 
 
 def policy_of(coordinator: str, release: tuple[int, int]) -> Policy:
-    """That of a release whose coordinator is "scala" or "java"."""
+    """The policy of a release whose coordinator is "scala" or "java"."""
     policies = JAVA_SINCE if coordinator == "java" else SCALA_SINCE
     return next(policy for since, policy in policies if release >= since)
 
@@ -537,7 +537,7 @@ class ConsumerSettings:
     max_size: int = 2**31 - 1
     assignors: tuple[str, ...] = ("uniform", "range")
     regex_refresh_interval_ms: int | None = 600_000
-    """How often regular expressions are resolved again that nothing else has moved; None: never."""
+    """Interval after which regular expressions are resolved again without another cause; None: never."""
     migration_policy: str = "bidirectional"
 
 
@@ -580,10 +580,10 @@ class Settings:
     offsets_retention_ms: int = 10080 * 60_000
     offsets_retention_check_interval_ms: int = 600_000
     started_ms: int | None = None
-    """When the broker has started; None counts as each load."""
+    """Time at which the broker started; None: the time of each load is used instead."""
     new_member_join_timeout_ms: int = 300_000
     open_transaction_timeout_ms: int = 60_000
-    """How long transactions stay open that a loaded log left open: a producer's transaction.timeout.ms, which is not in the log."""
+    """Time for which transactions stay open that a loaded log left open: a producer's transaction.timeout.ms, not stored in the log."""
     consumer: ConsumerSettings = ConsumerSettings()
     share: ShareSettings = ShareSettings()
     streams: StreamsSettings = StreamsSettings()

@@ -1,4 +1,4 @@
-"""What changes nothing: OffsetFetch, ListGroups and DescribeGroups."""
+"""Requests that change nothing: OffsetFetch, ListGroups and DescribeGroups."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def committed(shard: ShardState, group_id: str) -> dict[str, dict[int, Offset]]:
 
 
 def fetch_refusal(shard: ShardState, group_id: str, member_id: str | None, member_epoch: int) -> Err:
-    """What an OffsetFetch v9+ is refused with that speaks for a member, which one with neither id nor epoch does not."""
+    """Error of an OffsetFetch v9+ on behalf of a member; NONE if it is allowed, as one with neither member id nor epoch always is."""
     group = visible(shard, group_id)
     if group is None or (member_id is None and member_epoch < 0):
         return Err.NONE

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 
 ALPHABET = frozenset(string.ascii_letters + string.digits + "._-")
-"""All that a topic's name can be made of."""
+"""The characters that a topic's name may contain."""
 
 _MOST = 1000  # the largest count of a repetition
 _DEEPEST = 100  # groups in groups: compiling takes some calls within calls for each
@@ -23,7 +23,7 @@ _COUNT_SIZE = 20  # characters of the longest ``{n,m}``
 
 
 class PatternError(ValueError):
-    """It is no regular expression of RE2's; the words are RE2J's."""
+    """Syntax error: a text is no regular expression of RE2's; the message is RE2J's."""
 
 
 _DIGITS, WORD = frozenset(string.digits), frozenset(string.ascii_letters + string.digits + "_")

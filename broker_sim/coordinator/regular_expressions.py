@@ -49,7 +49,8 @@ _CHECKED = 1_000_000  # characters of the expressions that are known to be valid
 _CHECKED_ENTRY = 200  # characters that take as much memory as an entry without its text
 
 _CHARS, _SPLIT, _DONE = -1, -2, -3
-"""What the states of a machine wait for: a character, nothing, the end of the name; or an assertion of `Node`."""
+"""Kinds of a machine's states by what they wait for: a character, nothing, the end of the name. Further kinds are the assertions of
+`Node`."""
 
 
 class Pattern:

@@ -147,7 +147,7 @@ class GroupKind(NamedTuple):
     revocation_expired: Callable[[Shard, Any, str], None] = lambda shard, group, member_id: None
     """A member of it did not revoke in time what it was asked to revoke."""
     requests: Mapping[type, Callable[..., None]] = MappingProxyType({})
-    """Who answers requests that are answered by kind, where it isn't the classic groups' rooms."""
+    """Handlers by request type, for requests whose handler depends on the group's kind; classic groups' handlers answer the others."""
 
 
 _CLASSIC: Mapping[type, Callable[..., None]] = MappingProxyType(
@@ -158,7 +158,7 @@ _CLASSIC: Mapping[type, Callable[..., None]] = MappingProxyType(
         LeaveGroup: classic_requests.leave,
     }
 )
-"""Of kinds that have no classic members."""
+"""Handlers of the classic protocol's requests to groups of kinds that have no classic members."""
 
 _KINDS: dict[type[Group], GroupKind] = {
     ClassicGroup: GroupKind(membership.begin, membership.unload, membership.session_expired),

@@ -116,7 +116,7 @@ class GroupStore:
         self.ended_groups.clear()
 
     def begin_deletion(self, group: Group) -> None:
-        """Its tombstone is pending: requests do not find it any more, readers of committed state do."""
+        """Begin to delete a group whose tombstone is pending: requests do not find it any more, readers of committed state do."""
         del self.groups[group.group_id]
         self.pending_deletion.setdefault(group.group_id, []).append(group)
         group.version += 1

@@ -24,7 +24,7 @@ def differ(names: list[str], others: list[str]) -> bool:
 
 
 def counted_names(lists: Iterable[list[str]]) -> Counter[str]:
-    """How many of the lists have each name."""
+    """Number of the lists that contain each name."""
     return Counter(chain.from_iterable(lists))
 
 

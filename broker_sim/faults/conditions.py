@@ -251,13 +251,13 @@ class PartitionFaults:
             )
 
     def _touch(self) -> None:
-        """What was remembered of partitions holds no more."""
+        """Invalidate answers and other results that depend on partitions' states."""
         self._state.version += 1
         self._state.answers.clear()
 
 
 class _Apply:
-    """How the kinds begin; each leaves in ``undo`` how it ends."""
+    """Functions that begin each kind of state; they set ``undo`` to the function that ends it."""
 
     @staticmethod
     def stuck(faults: PartitionFaults, fault: PartitionFault) -> None:

@@ -30,7 +30,7 @@ class DeferredRequest:
     asked: Asked
     resume: Callable[[], object]
     is_disconnected: bool = False
-    """Its client disappeared."""
+    """Whether the client has disappeared."""
     handed_on: asyncio.Future[None] | None = None
     """For ``step``: done once the handler has had it."""
 
@@ -42,7 +42,7 @@ class Guard:
         raise NotImplementedError
 
     def check(self) -> None:
-        """What the end of the block may have to say."""
+        """Called at the end of the block; may raise."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -58,7 +58,7 @@ class Guard:
 
 
 class GuardOwner(Protocol):
-    """What an Order does for its guards."""
+    """Methods of an Order for its guards."""
 
     def resume_later(self, deferred: DeferredRequest, *, replayed: bool = False) -> None:
         """Let it go on from the loop."""
@@ -100,7 +100,7 @@ class _Members:
     names: dict[str, str] = field(default_factory=dict)
 
     def name(self, member: str | None) -> str | None:
-        """Its name, given at its first appearance."""
+        """The name of a member id, given at its first appearance; None for None."""
         return None if member is None else self.names.setdefault(member, f"m{len(self.names) + 1}")
 
     def fits(self, name: str | None, member: str | None) -> bool:

@@ -103,7 +103,7 @@ class Fault:
 
     @property
     def waiting(self) -> list[str]:
-        """Its hanging and delayed requests as text, the oldest first."""
+        """The fault's hanging and delayed requests as text, the oldest first."""
         return [asked.text() for asked, _ in self._held.values()]
 
     @property

@@ -57,7 +57,7 @@ LARGEST = 2**31 - 1
 
 
 class ActionKind(enum.Enum):
-    """What a rule does to a request; the value is its key in mappings."""
+    """Kinds of actions of a rule on a request; the value is the key in mappings."""
 
     ERROR = "error"
     ERROR_AFTER = "error_after"
@@ -138,7 +138,7 @@ RULE_KEYS = tuple(FIELDS)
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What happens. ``number``: ms of the delays and of the throttling, bytes of truncate and split."""
+    """Action of a rule. ``number``: ms of the delays and of the throttling, bytes of truncate and split."""
 
     kind: ActionKind
     error: Err = Err.NONE
@@ -175,7 +175,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Which requests, how often, what happens; see the module's text. ``times`` None is always, ``nth`` 0 is any."""
+    """A rule: its requests, how often it acts, its action; see the module's text. ``times`` None is always, ``nth`` 0 is any."""
 
     selector: Selector
     verdict: Verdict

@@ -38,7 +38,7 @@ ApiName = ApiLiteral | str | Iterable[str]
 
 
 class SelectorKeys(TypedDict, total=False):
-    """Which requests: those that fit all that is given; what is None is not given."""
+    """Keys that select requests: those that fit all given keys; a key with None is not given."""
 
     version: Annotated[int | str | None, about(VersionRange(), "API versions: 8 or 2-4")]
     client_id: Annotated[str | None, about(Text(0), "client id; * matches anything")]
@@ -129,7 +129,7 @@ class Selector:
         return (self.apis is None or asked.api_key in self.apis) and self.misfit(asked) is None
 
     def misfit(self, asked: Asked) -> str | None:
-        """What besides the API does not fit, in words; None where all does."""
+        """Reason why a request does not fit, besides its API, as text; None if it fits."""
         facts = asked.facts
         if self.versions is not None and not self.versions[0] <= asked.version <= self.versions[1]:
             return f"its version is {asked.version}"

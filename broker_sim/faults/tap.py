@@ -1,4 +1,4 @@
-"""What happens to a request on its way: it is numbered and journalled, held back by an order, broken by a rule.
+"""The tap, through which each request passes: it is numbered and journalled, held back by an order, broken by a rule.
 
     client -> receive: number, journal -> order: waits? -> faults: which verdict? -> handler -> send: verdict on the answer -> client
 
@@ -141,7 +141,7 @@ class RequestInterceptor:
             self._handled.remove(opened)
 
     def send(self, ctx: InterceptedContext, response: object | None) -> None:
-        """Its handler has answered; None where nothing is to be written."""
+        """Process the answer of a request's handler; None if nothing is to be written."""
         opened = self._open.get(ctx.request_id)
         if opened is None:
             return
@@ -154,7 +154,7 @@ class RequestInterceptor:
             _AFTER[fault.rule.verdict.kind](self, opened, response, fault.rule.verdict)
 
     def dropped(self, ctx: InterceptedContext) -> None:
-        """Its connection was closed before it was answered."""
+        """Forget a request whose connection was closed before it was answered."""
         opened = self._open.get(ctx.request_id)
         if opened is not None:
             self._close(opened)
@@ -209,7 +209,8 @@ class RequestInterceptor:
     # --- on the way out -----------------------------------------------------------------------------------------------
 
     def _answer_error(self, opened: _Open, verdict: Verdict) -> None:
-        """That error in place of handling it: for the partitions that the rule names, where the error is one of partitions."""
+        """Answer with the rule's error instead of handling the request: only for the partitions that the rule names, if the error is
+        one of partitions."""
         parts = self._parts(opened, verdict)
         if parts is None:
             self._finish_error(opened, self._error_response(opened, opened.request, verdict))
@@ -222,7 +223,7 @@ class RequestInterceptor:
                 opened.ctx.run(rest)
 
     def _error_after(self, opened: _Open, response: object, verdict: Verdict) -> None:
-        """That error in place of the answer, or of those partitions' rows of it."""
+        """Answer with the rule's error in place of the answer, or of the rows of the partitions that the rule names."""
         parts = self._parts(opened, verdict)
         if parts is None or response is None:
             self._finish_error(opened, self._error_response(opened, opened.request, verdict))
@@ -239,7 +240,7 @@ class RequestInterceptor:
         self._finish(opened, merged(response, failed))
 
     def _finish_error(self, opened: _Open, response: object | None) -> None:
-        """Where the client waits for no answer (acks=0) Kafka closes the connection instead."""
+        """Send an error response; without one (acks=0) close the connection, as Kafka does."""
         if response is None:
             self._drop(opened)
         else:
@@ -254,7 +255,7 @@ class RequestInterceptor:
         )
 
     def _parts(self, opened: _Open, verdict: Verdict) -> tuple[Any, Any] | None:
-        """What of a request fails and what is handled; None where all of it fails."""
+        """Return the part of a request that fails and the part that is handled; None if all of it fails."""
         assert opened.fault is not None
         if opened.fault.rule.selector.topic is None:
             return None
@@ -333,7 +334,7 @@ class RequestInterceptor:
             opened.timer = self.clock.call_at_ms(self.clock.now_ms() + delay_ms, self._go_on, opened, go)
 
     def _release(self, opened: _Open, go: Callable[[], object]) -> None:
-        """Its rule lets it go on, from whatever context: it goes in a turn of its own."""
+        """Let a request go on that its rule has released, in a turn of the loop of its own."""
         asyncio.get_running_loop().call_soon(self._go_on, opened, go)
 
     def _go_on(self, opened: _Open, go: Callable[[], object]) -> None:
@@ -441,7 +442,7 @@ _AFTER: dict[ActionKind, _After] = {
     ActionKind.SPLIT: RequestInterceptor._split,
     ActionKind.THROTTLE: RequestInterceptor._throttle,
 }
-"""What is done to an answer."""
+"""Functions of the actions on an answer."""
 
 
 def _client_of(connection: Accepted) -> dict[str, str]:

@@ -1,1 +1,1 @@
-"""What a value may be: fields with their kinds, read under one rule wherever a value comes from, and all errors reported together."""
+"""Fields with their kinds of values, read under one rule wherever a value comes from, and all errors reported together."""

@@ -37,7 +37,7 @@ class Field(NamedTuple):
         return self.kind.read(value, self.name)
 
     def schema(self) -> dict[str, Any]:
-        """What it may be, as JSON Schema."""
+        """JSON Schema of the field's values."""
         return {**self.kind.schema(), **({} if self.default is None else {"default": self.default})}
 
 

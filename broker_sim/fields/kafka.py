@@ -41,7 +41,7 @@ ERROR_CODE = {
         {"type": "integer", "description": "its code"},
     ]
 }
-"""What the schema of an `ErrorCode` refers to."""
+"""JSON Schema to which the schema of an `ErrorCode` refers."""
 
 
 READ_COMMITTED = "read_committed"
@@ -175,8 +175,8 @@ class TransactionalIdLog:
 
 
 def log_named(text: str) -> tuple[str, int] | str | TransactionalIdLog | None:
-    """What a log's name says: topic and partition, the group id of ``offsets(GROUP)``, or the id of ``transactions(ID)``; None for
-    what names no log."""
+    """Parse a log's name into topic and partition, the group id of ``offsets(GROUP)``, or the id of ``transactions(ID)``; None for a
+    text that names no log."""
     if match := _OFFSETS_OF.fullmatch(text):
         return match[1]
     if match := _TRANSACTIONS_OF.fullmatch(text):

@@ -86,7 +86,7 @@ class FieldKind(Generic[T]):
         raise NotImplementedError
 
     def schema(self) -> dict[str, Any]:
-        """What a value is, as JSON Schema; spelled values are taken besides."""
+        """JSON Schema of the values; spelled values are taken besides."""
         raise NotImplementedError
 
     def __call__(self, value: object) -> T:
@@ -191,7 +191,7 @@ DURATION = {
         {"type": "number", "minimum": 0, "description": "seconds"},
     ]
 }
-"""What the schema of a `Duration` refers to."""
+"""JSON Schema to which the schema of a `Duration` refers."""
 
 
 class Duration(FieldKind[float]):
@@ -269,13 +269,13 @@ class Password(Text):
 
 
 class Choice(FieldKind[str]):
-    """One of the names that ``known`` gives, in any case. ``label``: what one is called in errors, where not by the field's name."""
+    """A choice of the names that ``known`` gives, in any case. ``label``: its name in errors, in place of the field's."""
 
     def __init__(self, known: Callable[[], Iterable[str]] | Iterable[str], label: str = "") -> None:
         self.known, self.label = known, label
 
     def names(self) -> list[str]:
-        """What may be chosen; ``known`` may be a function, so that what it needs is imported late."""
+        """The names that may be chosen; ``known`` may be a function, so that what it needs is imported late."""
         return list(self.known() if callable(self.known) else self.known)
 
     def read(self, value: object, what: str = "") -> str:

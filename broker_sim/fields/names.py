@@ -31,7 +31,7 @@ SecurityProtocolLiteral: TypeAlias = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT
 """security.protocol of Kafka."""
 
 InternalTopicsLiteral: TypeAlias = Literal["on-demand", "at-start"]
-"""When a cluster creates its internal topics."""
+"""Times at which a cluster may create its internal topics."""
 
 IsolationLiteral: TypeAlias = Literal["read_committed", "read_uncommitted"]
 """isolation.level of a consumer."""

@@ -1,4 +1,4 @@
-"""What is wrong with an input: all of it at once, each with its place.
+"""Errors in an input: all of them at once, each with its place.
 
     problems = Problems()
     with problems.at("times"):
@@ -43,7 +43,7 @@ class WrongInput(UsageError):
 
 
 class Problems:
-    """What was found to be wrong up to now."""
+    """Errors found up to now."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -59,7 +59,7 @@ class Problems:
 
     @contextmanager
     def at(self, *path: str | int) -> Iterator[None]:
-        """What the block raises is noted, and the block left."""
+        """Note an error that the block raises; the block is left."""
         try:
             yield
         except UsageError as error:

@@ -20,7 +20,7 @@ _PIECE = 2000
 _IN_ORDER = 4
 """Most keys of an immutable map that has no hashes (scala.collection.immutable.Map.Map4)."""
 _NO_TOPIC_ID = 31 * 31
-"""What TopicIdPartition.hashCode adds to that of its TopicPartition if the id is zero, as in these maps."""
+"""Number that TopicIdPartition.hashCode adds to its TopicPartition's hash if the id is zero, as in these maps."""
 
 Committed = tuple[str, int, Offset]
 

@@ -1,5 +1,5 @@
-"""Whose settings a request names - a topic's, a broker's, those of all brokers, loggers, a group's, those of a client
-metrics subscription - and how they are changed.
+"""Resources whose settings a request names - a topic, a broker, all brokers, loggers, a group, a client metrics
+subscription - and changes of these settings.
 
 Shared by DescribeConfigs, AlterConfigs and IncrementalAlterConfigs. Every check comes before the first change, with the
 error and the words of Kafka's controller. Source: ConfigurationControlManager, ConfigAdminManager, DynamicBrokerConfig.

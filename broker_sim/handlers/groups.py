@@ -1,4 +1,4 @@
-"""What the handlers of the group APIs share: the common coordinator check, in each coordinator's order of checks."""
+"""Common part of the handlers of the group APIs: the coordinator check, in each coordinator's order of checks."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ E = TypeVar("E")
 def with_names_in_order(
     expecting: Callable[[Shard, Client, B], Generator[None, None, E]],
 ) -> Callable[[Callable[[RequestContext, B, E | None], R]], Callable[[RequestContext, B], R | None]]:
-    """Of a handler of heartbeats, which finds many topic names sorted, each once, and beside them what ``expecting`` makes of the
-    member's record: the group takes them down in one step, and would sort and encode a megabyte of them for most of the time that the
-    step may take."""
+    """Wrap a handler of heartbeats: many topic names are sorted in pieces before it is called, each once, and passed to it with the
+    result of ``expecting``. The group handles a heartbeat in one step, and sorting and encoding a megabyte of names would take most of
+    the time that the step may take."""
 
     def decorated(handle: Callable[[RequestContext, B, E | None], R]) -> Callable[[RequestContext, B], R | None]:
         def handled(ctx: RequestContext, request: B) -> R | None:
@@ -178,7 +178,7 @@ def describe_all(
 
 
 def _names(group: object) -> int:
-    """How many topics the members of a described group name."""
+    """Number of topic names in the members' subscriptions of a described group."""
     members = getattr(group, "members", ())
     return sum(len(getattr(member, "subscribed_topic_names", ())) for member in members)
 

@@ -35,7 +35,7 @@ OLD, ABORTABLE, ADDS = Flow.OLD, Flow.ABORTABLE, Flow.ADDS
 
 
 Writer = tuple[str, int, int]
-"""Who writes in a transaction: transactional id, producer id, epoch."""
+"""Producer that writes in a transaction: transactional id, producer id, epoch."""
 
 
 def ask(

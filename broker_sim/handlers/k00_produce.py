@@ -57,16 +57,16 @@ ADMIN_CLIENT = "__admin_client"
 ALL, LEADER, NONE = -1, 1, 0
 
 TRANSACTIONAL_AT = 22
-"""Where in a batch the low byte of its attributes is: codec, transactional bit."""
+"""Position in a batch of the low byte of its attributes: codec, transactional bit."""
 
 _PIECE = 262_144
 """Bytes of batches that are a piece of work (`slices`); of one batch records and headers are counted as well (`checking`)."""
 _PARTITION_COST = 2048
-"""What a partition costs beside its bytes."""
+"""Bytes that take as much time as a partition without its bytes."""
 
 
 Refusals = Mapping[tuple[str, int], Err]
-"""What the transaction's coordinator does not let in: topic and partition."""
+"""Errors of the partitions that the transaction's coordinator rejects, by topic and partition."""
 
 _NOTHING: Refusals = {}
 
@@ -332,7 +332,7 @@ def _append(
 
 
 _NOT_ASKED = (Err.COORDINATOR_LOAD_IN_PROGRESS, Err.COORDINATOR_NOT_AVAILABLE, Err.NOT_COORDINATOR)
-"""Why the coordinator could not say anything."""
+"""Errors after which the coordinator has not verified the transaction."""
 
 
 def _transaction_refused(index: int, error: Err, version: int) -> PartitionProduceResponse:

@@ -89,7 +89,7 @@ def _fetch(ctx: RequestContext, request: FetchRequest) -> Generator[None, None, 
 
 
 _SHARDS = 8
-"""Of the cache of sessions since 3.8 (FetchSessionCache, BrokerServer.NumFetchSessionCacheShards)."""
+"""Number of shards of the cache of sessions since 3.8 (FetchSessionCache, BrokerServer.NumFetchSessionCacheShards)."""
 
 
 def _shard(session_id: int) -> int:
@@ -250,7 +250,7 @@ class Fetch:
         return at_once(self._reading())
 
     def _reading(self) -> Generator[None, None, tuple[list[PartitionData], int, bool]]:
-        """What every partition gives within the limits, the bytes of it, and whether it must be answered now."""
+        """Read every partition within the limits. Returns the rows, the bytes of all, and whether the request must be answered now."""
         state, version = self.ctx.broker.state, self.ctx.api_version
         left = self._max_bytes()
         if state.buggify is not None and state.buggify.fires("reads one batch"):
@@ -430,7 +430,8 @@ def _news(session: Session, rows: list[tuple[Key, PartitionData]]) -> list[tuple
 
 
 def _diverging(partition: Partition, requested: FetchPartition) -> PartitionData | None:
-    """Where the reader's log and ours part, if they do (KIP-595): it has records of an epoch that ends earlier here."""
+    """The response for a reader whose log diverges from this one (KIP-595), as it has records of an epoch that ends earlier here; None
+    if it does not."""
     epoch, end = partition.log.end_offset_for_epoch(requested.last_fetched_epoch)
     if end < 0:
         return _unread(requested.partition, Err.OFFSET_OUT_OF_RANGE)

@@ -245,7 +245,7 @@ def _shown(
 
 
 def _legacy(ctx: RequestContext, request: OffsetFetchRequest) -> _Rows:
-    """What OffsetCommit v0 stored; a partition without an offset has the error UNKNOWN_TOPIC_OR_PARTITION, as ZooKeeper's had."""
+    """Yield the offsets that OffsetCommit v0 stored; a partition without one has UNKNOWN_TOPIC_OR_PARTITION, as with ZooKeeper."""
     store: dict[tuple[str, str, int], Offset] = ctx.coordinators.groups.legacy_offsets
     for topic in request.topics or []:
         offsets = ((i, store.get((request.group_id, topic.name, i))) for i in topic.partition_indexes)

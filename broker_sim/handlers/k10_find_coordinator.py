@@ -29,7 +29,7 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}(==)?")
 _INTEGER = re.compile(r"[+-]?0*\d{1,10}")
 _SPACE = "".join(map(chr, range(0x21)))
-"""What Java's String.trim takes away."""
+"""Characters that Java's String.trim removes."""
 
 _PIECE = 500
 """Groups that are looked up before others are served."""

@@ -163,7 +163,7 @@ class Settings:
         self._last: tuple[Mapping[str, str | None], list[CreatableTopicConfigs]] | None = None
 
     def of(self, topic: Topic, given: Mapping[str, str | None]) -> list[CreatableTopicConfigs]:
-        """Those of a topic for which these were given."""
+        """All settings of a topic for which those in ``given`` were requested."""
         if self._last is None or self._last[0] != given:
             self._last = given, self._made(topic, given)
         return self._last[1]

@@ -29,8 +29,8 @@ from kafka_wire.messages.k24_add_partitions_to_txn import (
 _BROKERS = 4
 _KNOWS_FENCED = 2
 _ECHOES_SINCE = (3, 5)
-"""Where all partitions of a transaction have one error, Kafka repeats what the request says, topics without partitions included
-(AddPartitionsToTxnRequest.errorResponseForTransaction); before, and where errors differ, it answers out of a map."""
+"""Release since which Kafka repeats the request's topics, those without partitions included, if all partitions of a transaction have
+one error (AddPartitionsToTxnRequest.errorResponseForTransaction); before, and if errors differ, it answers out of a map."""
 _PIECE = 1000
 """Partitions, or transactions, that are looked at before others are served."""
 

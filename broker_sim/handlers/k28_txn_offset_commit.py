@@ -41,7 +41,7 @@ _WHOLE = -1
 _Called = tuple[str, bytes]
 _NOT_THERE = (Err.UNKNOWN_TOPIC_OR_PARTITION, Err.UNKNOWN_TOPIC_ID)
 Answer = Err | Mapping[Place, Err]
-"""What is refused before the group is asked, by position in the request."""
+"""Errors found before the group coordinator gets the request: one for all of it, or by position in the request."""
 
 _AT_COORDINATOR = {
     Err.NOT_ENOUGH_REPLICAS: Err.COORDINATOR_NOT_AVAILABLE,
@@ -98,7 +98,7 @@ def _commit(
 def _sorted_out(
     ctx: RequestContext, request: TxnOffsetCommitRequest, errors: _Errors
 ) -> Generator[None, None, list[tuple[str, int, Offset]]]:
-    """What may be committed as far as topics and metadata go; the rest is in ``errors``."""
+    """Return the offsets that may be committed as far as topics and metadata go; the errors of the others are added to ``errors``."""
     runtime, state, by_id = ctx.coordinators.groups, ctx.broker.state, ctx.api_version >= _BY_ID
     now_ms, most = runtime.clock.now_ms(), runtime.max_metadata_chars
     offsets: list[tuple[str, int, Offset]] = []

@@ -76,6 +76,6 @@ def _create_all(
 
 
 def _growth(state: ClusterState, topic: CreatePartitionsTopic) -> int:
-    """How many partitions it is to get; 0 for a topic that can't grow."""
+    """Number of partitions to add to the topic; 0 for a topic that can't grow."""
     known = state.topics.get(topic.name)
     return 0 if known is None else max(topic.count - len(known.partitions), 0)

@@ -32,7 +32,7 @@ _NUMBERS = {mechanism: number for number, mechanism in SCRAM_MECHANISMS.items()}
 
 
 def credentials_of(ctx: RequestContext) -> ScramCredentials:
-    """Those of the cluster's users; a PLAINTEXT listener has no users with passwords, but credentials can be stored."""
+    """Credentials of the cluster's users; a PLAINTEXT listener has no users with passwords, but credentials can be stored."""
     authenticator, state = ctx.connection.authenticator, ctx.broker.state
     if authenticator is not None:
         return authenticator.credentials

@@ -252,9 +252,9 @@ class ShareFetch:
     def _acquiring(
         self, *, last: bool, expired: bool = False
     ) -> Generator[None, None, dict[TopicPartition, _Got] | None]:
-        """What the partitions give; None if they have fewer than min_bytes and no log fails, and this isn't the ``last`` look. A
-        partition that is being loaded, or as full as it may be, or is led by another broker by now, gives nothing, not even a row.
-        ``expired``: the time is up, and no log was looked at now."""
+        """Acquire records of the partitions, up to the limits. Returns None if they have fewer than min_bytes and no log fails, unless
+        this is the ``last`` attempt. A partition that is being loaded, has reached its limit of records in flight, or is led by another
+        broker by now, has no row. ``expired``: the time is up, and no log was examined now."""
         request, node_id = self.request, self.ctx.broker.node_id
         results: dict[TopicPartition, _Got] = {}
         ready: list[tuple[TopicPartition, LivePartition]] = []
@@ -536,7 +536,7 @@ def _has_offset(transactions: Sequence[AbortedTransaction], offset: int) -> bool
 
 
 def _outside(acquired: Acquired, ranges: Sequence[tuple[int, int]]) -> list[Acquired]:
-    """What of acquired records lies in none of the ranges, which are in order."""
+    """Parts of a range of acquired records that lie in none of ``ranges``, which are in order."""
     left: list[Acquired] = []
     begin = acquired.first
     for first, last in ranges:

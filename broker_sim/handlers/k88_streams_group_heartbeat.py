@@ -146,7 +146,7 @@ def _is_valid(name: str) -> bool:
 def _status_of_failures(
     answer: StreamsGroupHeartbeatResponse, missing: Mapping[str, InternalTopic], failed: Mapping[str, str]
 ) -> None:
-    """What could not be created when it was tried last."""
+    """Add to the status the internal topics that could not be created at the last attempt."""
     reported = [f"{name} ({failed[name]})" for name in missing if name in failed]
     for status in (answer.status or ()) if reported else ():
         if status.status_code == StatusCode.MISSING_INTERNAL_TOPICS:

@@ -127,8 +127,8 @@ def _rows(numbers: Iterable[int]) -> dict[int, Partition]:
 def _looked_up(
     shard: Shard, topics: list[DescribeShareGroupOffsetsRequestTopic], missing: list[Topic], pace: Pace
 ) -> Generator[None, None, Rows | None]:
-    """Of topics that exist all rows, each partition once however often it is asked for; others go to ``missing`` as they are asked for.
-    None where Kafka fails the group: an existing topic without partitions, or a partition below 0."""
+    """Rows of the topics that exist, each partition once however often it is requested; other topics are added to ``missing`` as they
+    are requested. None if Kafka fails the group: an existing topic without partitions, or a partition below 0."""
     result: Rows = {}
     for topic in topics:
         if pace.full():

@@ -148,7 +148,7 @@ class Acknowledging:
     def _add(
         self, at: TopicPartition, batches: Sequence[AcknowledgedRange], answer: PartitionAnswer
     ) -> Generator[None, None, None]:
-        """Those of one partition: only records that this broker has in flight can be acknowledged, so that nothing is loaded."""
+        """Apply acknowledgements of one partition, which is not loaded for it: only records in flight on this broker can be meant."""
         shares = self._ctx.coordinators.shares
         live = shares.known(self._ctx.broker, self._group_id, at)
         if live is None:

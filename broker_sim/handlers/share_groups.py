@@ -1,4 +1,4 @@
-"""What the handlers of share groups' APIs have in common."""
+"""Common parts of the handlers of share groups' APIs."""
 
 from __future__ import annotations
 

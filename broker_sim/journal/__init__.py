@@ -292,7 +292,7 @@ _NOTES: dict[str, Callable[[Journal, Event], None]] = {
     "request": Journal._note_request,
     "group": Journal._note_generation,
 }
-"""What the journal itself remembers of an event."""
+"""Functions by which the journal itself notes an event."""
 
 
 def about(event: Event, group: str) -> bool:

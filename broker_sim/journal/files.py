@@ -91,7 +91,7 @@ def _encoded(record: Event) -> bytes:
 
 
 def plain(value: object) -> object:
-    """What JSON has no form for."""
+    """Convert a value for which JSON has no form."""
     if isinstance(value, bytes | bytearray | memoryview):
         return {"base64": base64.b64encode(value).decode()}
     if isinstance(value, set | frozenset | deque):

@@ -384,7 +384,7 @@ PARTS: dict[str, dict[str, str]] = {
 
 
 def problems(event: Mapping[str, Any]) -> list[str]:
-    """Where an event does not keep to the vocabulary: unknown kinds and fields, missing ones. [] where it does."""
+    """Deviations of an event from the vocabulary: unknown kinds and fields, missing ones. [] without any."""
     kind = event.get("event")
     known = EVENTS.get(str(kind))
     if known is None:

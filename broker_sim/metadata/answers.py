@@ -8,7 +8,7 @@ from __future__ import annotations
 __all__ = ["Answers"]
 
 MOST_BYTES = 16_000_000
-"""What all of them may take, keys included."""
+"""Maximum size of all answers together, keys included."""
 _ENTRY = 300
 """Bytes of an entry without its key's and its answer's bytes."""
 

@@ -70,7 +70,7 @@ Replicas = Sequence[Sequence[int]]
 
 
 class TopicCreation(TypedDict, total=False):
-    """How a topic is made: `assignments` are replicas by partition, the leader first, in place of both numbers (-1); `siblings` are
+    """Options for a new topic: `assignments` are replicas by partition, the leader first, in place of both numbers (-1); `siblings` are
     topics of the same request, with which a name does not collide."""
 
     replication_factor: int
@@ -268,7 +268,7 @@ class ClusterState:
         return (partition for topic in self.topics.values() for partition in topic.partitions)
 
     def min_isr(self, partition: Partition) -> int:
-        """How many in-sync replicas a write with acks=all needs; from 3.9 on not more than there are replicas."""
+        """Number of in-sync replicas that a write with acks=all needs; from 3.9 on not more than there are replicas."""
         topic = partition.topic
         if partition.isr_too_small:
             return len(partition.isr) + 1
@@ -479,7 +479,7 @@ class ClusterState:
         return self.ensure_internal_topic(OFFSETS_TOPIC)
 
     def ensure_internal_topic(self, name: str) -> Topic:
-        """One of INTERNAL_TOPICS, created at the first call. Raises KafkaError."""
+        """Return a topic of INTERNAL_TOPICS, which is created at the first call. Raises KafkaError."""
         return self.topics.get(name) or self.create_internal_topic(name)
 
     def create_internal_topic(self, name: str) -> Topic:
@@ -506,8 +506,8 @@ class ClusterState:
         return self.create_topic(name, partitions, replication_factor=factor, configs=configs)
 
     def why_never(self, name: str) -> str | None:
-        """Why a missing one of INTERNAL_TOPICS can't be created. Kafka starts with such settings, and only logs it, at each request
-        that needs the topic. None if it exists, or can be created."""
+        """Reason why a missing topic of INTERNAL_TOPICS can't be created; None if it exists, or can be created. Kafka starts with such
+        settings, and only logs it, at each request that needs the topic."""
         if name in self.topics:
             return None
         settings = INTERNAL_SETTINGS[name]
@@ -585,7 +585,7 @@ class ClusterState:
         self.maintenance.clean(now_ms)
 
     def roll_and_clean(self, partition: Partition, now_ms: int) -> None:
-        """What maintenance does now and then, at once and to one log; a disk that fails is let be, and what isn't compacted whole."""
+        """Roll one log at once and, if its policy is to compact, compact it however little is dirty. Ignores disk failures."""
         with contextlib.suppress(StorageError):
             partition.log.roll(now_ms)
             if "compact" in partition.topic.configs.get("cleanup.policy", ""):

@@ -1,5 +1,5 @@
-"""How much one request may create, by release, as KRaft's controllers answer. A record is one of the controller's log: for a topic, a
-setting or a partition.
+"""Limits of what one request may create, by release, as KRaft's controllers answer. A record is one of the controller's log: for a
+topic, a setting or a partition.
 
 | release | CreateTopics | CreatePartitions |
 |---|---|---|

@@ -66,7 +66,8 @@ def lose_head(state: ClusterState, partition: Partition, offset: int, node_id: i
 
 
 def _kept(partition: Partition, offset: int) -> tuple[int, bytes] | None:
-    """Of a batch that the cut goes through: its leader epoch, and a batch of the records before ``offset``."""
+    """Leader epoch of the batch that a cut at ``offset`` divides, and a batch of its records before ``offset``; None if there is none,
+    or it can't be divided."""
     batch = next(partition.log.batches(offset), None)
     if batch is None or batch.header.base_offset >= offset or batch.header.producer_id != NO_PRODUCER_ID:
         return None
@@ -79,7 +80,7 @@ def _kept(partition: Partition, offset: int) -> tuple[int, bytes] | None:
 
 
 def _heir(state: ClusterState, partition: Partition, node_id: int | None) -> int:
-    """Who leads next; where that is the leader, the partition has none from here on (rule 1)."""
+    """Return the next leader; if that is the present one, the partition has no leader from here on (rule 1)."""
     if node_id is None:
         alive = [node for node in partition.replicas if state.brokers[node].alive]
         if not alive:

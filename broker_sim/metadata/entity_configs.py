@@ -35,7 +35,7 @@ from kafka_wire.errors import Err
 
 
 class Entity(enum.IntEnum):
-    """What may have such settings, as config resources are numbered."""
+    """Types of config resources that have such settings, with their numbers in Kafka."""
 
     CLIENT_METRICS = 16
     GROUP = 32
@@ -121,7 +121,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "streams.task.offset.interval.ms": (15000, _UNBOUNDED),
     "streams.num.warmup.replicas": (0, 20),
 }
-"""What brokers allow by default, in the order in which it is looked at."""
+"""Bounds that brokers have by default, in the order in which they are checked."""
 
 _INTERVAL_MS = (100, 3_600_000)
 _MATCHED = (
@@ -221,7 +221,7 @@ def check(config: BrokerConfig, entity: Entity, own: Mapping[str, str]) -> dict[
 
 
 def readable(entity: Entity, own: Mapping[str, str]) -> dict[str, str]:
-    """Those of saved settings that there are, checked alone: a broker with other bounds starts all the same.
+    """The saved settings that the release has. Each is checked alone: a broker with other bounds starts all the same.
 
     Raises KafkaError.
     """

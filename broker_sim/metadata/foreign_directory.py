@@ -46,7 +46,7 @@ USUAL_PARTITIONS = 50
 """The default of offsets.topic.num.partitions."""
 
 MOST_PARTITIONS = 1000
-"""How far a number of offsets partitions is looked for."""
+"""Largest number of offsets partitions that is tried."""
 
 MOST_OFFSETS_IN_A_BATCH = 2**31 - 1
 
@@ -120,7 +120,7 @@ class Survey:
     known: dict[str, KnownTopic] = field(default_factory=dict)
     """Topics in the cluster's metadata."""
     lines: list[str] = field(default_factory=list)
-    """What was found, for people."""
+    """Findings, as text for users."""
 
 
 def survey(
@@ -431,7 +431,7 @@ class _Reading:
 
 
 def _assigned(value: bytes | None) -> list[tuple[str, int]]:
-    """What the members of a group's record are assigned; nothing of it where they are no consumers."""
+    """Partitions that are assigned to the members in a group's record, as (topic, partition); none if they are no consumers."""
     result: list[tuple[str, int]] = []
     stored = decode_value(GROUP_METADATA, value)
     for member in stored.members if stored is not None and stored.protocol_type == "consumer" else ():

@@ -1,4 +1,4 @@
-"""What a KRaft broker's `__cluster_metadata-0` says of topics: ids, numbers of partitions, settings.
+"""Topics in a KRaft broker's `__cluster_metadata-0`: ids, numbers of partitions, settings.
 
     read_topics(Path("copy"))["orders"].partitions      # 6
 

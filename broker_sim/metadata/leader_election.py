@@ -1,4 +1,5 @@
-"""Who leads a partition when brokers go and come, as KRaft's controller decides it (ReplicationControlManager, PartitionChangeBuilder).
+"""Election of partitions' leaders when brokers stop and start, as by KRaft's controller (ReplicationControlManager,
+PartitionChangeBuilder).
 
 Rules:
 1. A leader is elected among the in-sync replicas that are alive, in the order of the replicas. Without such a replica the partition has

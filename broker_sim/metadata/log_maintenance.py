@@ -1,4 +1,4 @@
-"""What becomes of logs by themselves: retention and compaction.
+"""Periodic maintenance of logs: retention and compaction.
 
 Rules:
 1. Retention first looks ``log.initial.task.delay.ms`` (30 s) after the start and then every ``log.retention.check.interval.ms``.
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("broker_sim.cluster")
 
 _PIECE = 16_384
-"""What a round does before requests are handled, in records to be compacted."""
+"""Work of a round between which requests are handled, in records to be compacted."""
 
 _LOG_COST = 128
-"""What a look at a log costs beside its compaction, in the same unit."""
+"""Cost of a look at a log beside its compaction, in the same unit."""
 
 _INITIAL_DELAY_MS = 30_000
 """Before 3.8, where log.initial.task.delay.ms is a constant."""

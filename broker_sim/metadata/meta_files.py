@@ -1,4 +1,4 @@
-"""What a cluster's metadata looks like on disk: `cluster.json`, `meta.properties` and the partitions' directories.
+"""Files of a cluster's metadata on disk: `cluster.json`, `meta.properties` and the partitions' directories.
 
     DIR/cluster.json       topics with their ids, settings, replicas and leader epochs; the next producer id; dynamic
     settings DIR/meta.properties    Kafka's own file: cluster id and node id (MetaProperties.java, version 1)
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("broker_sim.metadata")
 
 PRODUCER_ID_BLOCK = 1000
-"""How many producer ids are set aside in one write (ProducerIdsBlock.java)."""
+"""Number of producer ids that are reserved in one write (ProducerIdsBlock.java)."""
 
 STATE_FILE = "cluster.json"
 PROPERTIES_FILE = "meta.properties"

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("broker_sim.metadata")
 
 MAX_DELETED_IDS = 1000
-"""How many ids of deleted topics are remembered, for the directories that a crash may have left of them."""
+"""Maximum number of ids of deleted topics that are kept, for the directories that a crash may have left of them."""
 
 MAX_LOGGED = 10
 """The number of unknown directories that are named in the log."""
@@ -438,7 +438,7 @@ class Persistence:
         return unknown
 
     def _log_unknown(self, unknown: Mapping[str, Mapping[int, Path]]) -> None:
-        """What stays as it is (rule 5)."""
+        """Log the directories of unknown topics, which stay as they are (rule 5)."""
         paths = [path for logs in unknown.values() for path in logs.values()]
         for path in paths[:MAX_LOGGED]:
             log.warning("%s is not served and left unchanged: %s", path, _NOT_KNOWN)

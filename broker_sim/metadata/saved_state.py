@@ -1,4 +1,4 @@
-"""What `cluster.json` may say, checked field by field before any of it is used: a data directory may come out of a ticket.
+"""Content of `cluster.json`, checked field by field before any of it is used: a data directory may come out of a ticket.
 
     saved = parse_state(data, path, config)     # SavedState; StoreError names the file, the place in it and what is wrong there
 
@@ -29,12 +29,12 @@ from kafka_wire.uuids import uuid_bytes
 MAX_PRODUCER_ID = 2**63 - 2**32
 MAX_NODE = 2**31 - 1
 MAX_PARTITIONS = 100_000
-"""Of one topic."""
+"""Largest number of partitions of one topic."""
 
 log = logging.getLogger("broker_sim.metadata")
 
 CLUSTER_ID = re.compile(r"[!-~]{1,200}")
-"""It goes into meta.properties and to clients."""
+"""Form of a cluster id, which is written to meta.properties and sent to clients."""
 
 _UUID = re.compile(r"[A-Za-z0-9_-]{22}")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -69,7 +69,7 @@ class SavedTopic:
 
 @dataclass(frozen=True)
 class SavedState:
-    """All of `cluster.json`; without arguments that of a directory that has none."""
+    """Content of `cluster.json`; without arguments that of a directory without this file."""
 
     cluster_id: str | None = None
     next_producer_id: int = 0
@@ -85,7 +85,7 @@ class SavedState:
 
 
 def parse_state(data: bytes, path: Path, config: BrokerConfig) -> SavedState:
-    """What `meta_files.write_state` wrote. Raises StoreError."""
+    """Read the state that `meta_files.write_state` wrote. Raises StoreError."""
     try:
         return _state(_json(data), config)
     except _WrongError as wrong:

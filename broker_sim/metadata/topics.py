@@ -40,7 +40,7 @@ INTERNAL_TOPICS = frozenset(INTERNAL_SETTINGS)
 METADATA_TOPIC = "__cluster_metadata"
 
 READERS = 64
-"""How many clients a partition remembers to have read it."""
+"""Maximum number of clients that a partition remembers to have read it."""
 
 NO_EPOCH = -1
 """The leader epoch of a client that knows none."""
@@ -58,7 +58,7 @@ class AppendInterceptor(Protocol):
         """An append of ``size`` bytes is to come; raises StorageError to refuse it."""
 
     def after(self, end: int) -> None:
-        """It is in the log, which ends at ``end`` now."""
+        """An append has been made; the log ends at ``end`` now."""
 
 
 TAIL, HEAD = "tail", "head"
@@ -172,8 +172,8 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where a read_committed consumer stops: at the earliest transaction that has no committed end, else at the high
-        watermark.
+        """Last stable offset, up to which a read_committed consumer reads: the start of the earliest transaction that has no committed
+        end, else the high watermark.
         """
         log, high_watermark = self.log, self.high_watermark
         if not log.producers.open and not log.ended.uncommitted:
@@ -275,7 +275,7 @@ class Partition:
         self._waiters.pop(waiter, None)
 
     def outcome(self, end: int, leader: int) -> Err | None:
-        """What became of records below ``end`` that ``leader`` appended: NONE if the high watermark has reached ``end``,
+        """Outcome of an append of records below ``end`` by ``leader``: NONE if the high watermark has reached ``end``,
         NOT_LEADER_OR_FOLLOWER if the partition has another leader before, which may not have the records and append others in
         their place, UNKNOWN_TOPIC_OR_PARTITION if it was deleted; None while neither is so. Source: DelayedProduce,
         Partition.checkEnoughReplicasReachOffset."""

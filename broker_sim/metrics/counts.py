@@ -1,4 +1,4 @@
-"""What has happened in a cluster, as counts: folds the events of its journal."""
+"""Counts of the events in a cluster's journal."""
 
 from __future__ import annotations
 

@@ -574,7 +574,7 @@ class Connection(asyncio.Protocol):
         self.close()
 
     def unencodable(self, context: RequestContext, response: object) -> list[bytes]:
-        """What goes out instead of a text that is too long; what else can't be encoded is our mistake, and costs the connection."""
+        """The reply in place of one with a text that is too long. Any other failure to encode is our bug and closes the connection."""
         frames = too_long(context, response)
         if frames is None:
             self.failed(context)

@@ -1,4 +1,4 @@
-"""How many connections a broker accepts: max.connections.per.ip, max.connections.per.ip.overrides, max.connections.
+"""Limits of a broker's connections: max.connections.per.ip, max.connections.per.ip.overrides, max.connections.
 
 Rules, as Kafka's:
 1. A connection above the limit of its address is closed at once, before a TLS handshake, with a line in the log.
@@ -32,7 +32,7 @@ log = logging.getLogger("broker_sim.server")
 
 
 class ConnectionLimits:
-    """Those of one broker."""
+    """Limits of one broker's connections."""
 
     def __init__(self, owner: BrokerServer) -> None:
         self._owner = owner
@@ -49,7 +49,7 @@ class ConnectionLimits:
         self.one_less()
 
     def most_of(self, host: str) -> int:
-        """How many connections an address may have; ``host``: as Kafka shows it, ``/127.0.0.1``."""
+        """Maximum number of connections of an address; ``host``: as Kafka shows it, ``/127.0.0.1``."""
         return self._of_some.get(host.removeprefix("/"), self._of_each)
 
     def incoming(self, listener: str, make: Callable[[], asyncio.BaseProtocol], protected: bool) -> Incoming:

@@ -1,6 +1,6 @@
-"""What a connection remembers of requests that come again and again with the same bytes, as heartbeats do, and of their replies.
+"""Memo of a connection's requests that come again and again with the same bytes, as heartbeats do, and of their replies.
 
-A reply is remembered with a question, ``again()``: whether it is still the answer. Nothing in here knows what any request means.
+A reply is remembered with a question, ``again()``: whether it is still the answer. Nothing in here depends on the meaning of a request.
 Requests that come again with another generation, or are answered otherwise, are ``repeated_requests``'.
 """
 

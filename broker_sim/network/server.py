@@ -36,7 +36,7 @@ _LOOKS = 20
 
 _LIMITS = ("max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides")
 _UNLIMITED = 2**31 - 1
-"""What the first two are by default."""
+"""Default of max.connections and max.connections.per.ip: no limit."""
 
 _BACKLOG = 1024
 _GRACE_S = 1.0
@@ -87,7 +87,7 @@ def listen_on(addresses: Iterable[tuple[str, int]], bind: Callable[[str, int], s
 
 
 def bind_error(host: str, port: int, error: OSError) -> str:
-    """What kept us from an address, for people."""
+    """Reason why the broker can't listen on an address, as a message for users."""
     if error.errno == errno.EADDRINUSE:
         return f"port {port} of {host} is in use"
     if error.errno == errno.EACCES:
@@ -170,7 +170,7 @@ class BrokerServer:
         self._servers = servers
 
     def _accepts(self, listener: Listener) -> Callable[[], asyncio.BaseProtocol]:
-        """What makes the protocol of a connection that the listener has accepted."""
+        """Return the function that makes the protocol of a connection that the listener has accepted."""
         make = self._makes(listener)
         protected = listener is self.listeners[0] and len(self.listeners) > 1
         return lambda: make() if self.limits is None else self.limits.incoming(listener.name, make, protected)
@@ -273,7 +273,7 @@ class BrokerServer:
     # --- what its connections call ------------------------------------------------------------------------------------
 
     def admission(self, listener: Listener) -> LookUp:
-        """How a new connection of this listener looks its requests up."""
+        """Return the look-up of requests for a new connection of this listener."""
         if listener.security is None or listener.security.sasl is None:
             return self.routes
         from broker_sim.requests.authenticating import AuthenticatingRoutes
@@ -316,7 +316,7 @@ class BrokerServer:
             self.tap.refused(connection, connection.reason)
 
     def handshake_ended(self, handshake: TlsProtocol) -> None:
-        """Its connection has been made, or its socket is closed."""
+        """Remove a TLS handshake whose connection has been made, or whose socket is closed."""
         self.handshakes.pop(handshake, None)
         self._one_less()
 

@@ -33,7 +33,7 @@ nothing, so the broker reads on meanwhile."""
 _READ_BYTES = 262_144
 
 _CLOSED = "it closes the connection; if it does not trust the broker's certificate, give it the ca.pem"
-"""What clients on asyncio do where others send an alert."""
+"""Failure of clients on asyncio, which close the connection where others send an alert."""
 
 _REASONS = (
     (
@@ -48,14 +48,14 @@ _REASONS = (
         "it does not speak TLS; the listener's security.protocol is {protocol}",
     ),
 )
-"""What OpenSSL calls it, and what it means for a client."""
+"""OpenSSL's names of failed handshakes, and their meaning for a client."""
 
 _UNSIGNED = (18, 19, 20, 21)
 """OpenSSL's X509_V_ERR_ codes of a certificate whose chain does not lead to the ca.pem."""
 
 
 class _TlsTransport(asyncio.Transport):
-    """What a `Connection` writes to. All but writing and closing is the plain transport's."""
+    """Transport that encrypts what a `Connection` writes. All but writing and closing is the plain transport's."""
 
     def __init__(self, plain: asyncio.Transport, layer: TlsProtocol, context: ssl.SSLContext) -> None:
         super().__init__()

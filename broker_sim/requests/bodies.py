@@ -45,7 +45,7 @@ _BATCH_COUNT = 57  # position of the record count in a batch of format v2
 
 
 class _Budget:
-    """How much of one message is still shown, and the protocol type that its bytes are of."""
+    """Number of values of one message that may still be shown, and the protocol type of its bytes fields."""
 
     __slots__ = ("left", "protocol_type")
 
@@ -69,7 +69,7 @@ def to_json(message: object, version: int) -> dict[str, Any] | None:
 
 
 def _struct(cls: Any, version: int) -> _Shower:
-    """How the structs of a class are shown in one version: a function made for its fields, as a long poll has dozens of them."""
+    """Return the function that shows the structs of a class in one version; made for its fields, as a long poll has dozens of them."""
     known = _structs.get((cls, version))
     if known is not None:
         return known
@@ -91,7 +91,7 @@ def _struct(cls: Any, version: int) -> _Shower:
 
 
 def _shower(name: str, spec: FieldSpec, version: int) -> _Shower | None:
-    """How a field's value is shown; None for as it is."""
+    """Return the function that shows a field's value; None if the value is shown as it is."""
     if spec.kind == "array":
         element = spec.element()
         return _array(_struct(element.item, version) if element.kind == "struct" else _shower(name, element, version))
@@ -150,7 +150,7 @@ def _bytes(value: bytes | None) -> dict[str, Any] | None:
 
 
 def _records(value: bytes | None) -> dict[str, int] | None:
-    """How many bytes and records; batches of older formats count as none."""
+    """Numbers of bytes and records; records of older formats are not counted. None for null."""
     if value is None:
         return None
     position, records, size = 0, 0, len(value)

@@ -98,7 +98,7 @@ _GONE: list[bytes] = []
 
 
 class Accepted(Protocol):
-    """What is known of any accepted socket: a connection, or one whose TLS handshake is not done."""
+    """An accepted socket: a connection, or one whose TLS handshake is not done."""
 
     broker: Broker
     client_id: str | None
@@ -106,7 +106,7 @@ class Accepted(Protocol):
     """The tap's number for it; 0 before a tap has seen it."""
 
     reason: str
-    """Why we closed it, where we did."""
+    """Reason why the broker closed it, if it did."""
 
     @property
     def listener(self) -> str:
@@ -117,11 +117,11 @@ class Accepted(Protocol):
 
     @property
     def authenticator(self) -> Authenticator | None:
-        """What authenticates its client; None where the listener has no SASL, or that has not begun."""
+        """Authenticator of its client; None if the listener has no SASL, or authentication has not begun."""
 
 
 class ConnectionLike(Accepted, Protocol):
-    """What handlers may know of a connection."""
+    """A connection, as far as handlers may use it."""
 
     @property
     def coordinators(self) -> Coordinators:
@@ -197,7 +197,7 @@ class Owner(Protocol):
         """Report an exception of our own that is being handled, with its traceback in the log."""
 
     def admission(self, listener: Listener) -> LookUp:
-        """How a new connection of this listener looks its requests up."""
+        """Return the look-up of requests for a new connection of this listener."""
 
     def opened(self, connection: Any) -> None: ...
 
@@ -435,7 +435,7 @@ class Tap(Protocol):
         ``ctx.finish_frames(pieces)``, ``ctx.drop()``, or never anything."""
 
     def dropped(self, ctx: InterceptedContext) -> None:
-        """Its connection went away while the request was unanswered."""
+        """Called when the connection is closed while the request is unanswered."""
 
 
 class InterceptedContext(RequestContext):
@@ -499,7 +499,7 @@ class InterceptedContext(RequestContext):
         return self.route.frames_of(self.correlation_id, response)
 
     def write_part(self, data: bytes) -> None:
-        """These bytes go out now; ``finish_frames`` sends the rest."""
+        """Write a part of the reply at once; ``finish_frames`` sends the rest."""
         if self.frames is None:
             self.connection.write_now(data)
 

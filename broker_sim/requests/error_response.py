@@ -166,7 +166,7 @@ def first_error(response: object) -> Err | None:
 
 
 def _finder(cls: type) -> _Finder | None:
-    """What finds the first error code in a struct of this class; None where it has no place for one."""
+    """Return the function that finds the first error code in a struct of this class; None if it has no field for one."""
     if cls not in _finders:
         _finders[cls] = _made_finder(cls)
     return _finders[cls]

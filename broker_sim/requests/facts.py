@@ -1,4 +1,4 @@
-"""What a request is about: the groups, members, topics and transactional ids that it names, read by the entities of its fields.
+"""Facts about a request: the groups, members, topics and transactional ids that it names, read by the entities of its fields.
 
 ``facts_of(request, version)`` is for rules, held orders and the journal. Rules:
 
@@ -36,7 +36,7 @@ class RequestFacts:
     instances: tuple[str, ...] = ()
     topics: tuple[tuple[str, int], ...] = ()
     every_topic: bool = False
-    """It asks for all topics without naming them."""
+    """Whether the request is for all topics without naming them."""
     transactional_ids: tuple[str, ...] = ()
 
     @property
@@ -55,13 +55,13 @@ class RequestFacts:
 NOTHING = RequestFacts()
 
 SELECTABLE = ("group", "member", "transactional_id", "topic", "partition")
-"""What requests can be selected by, besides who sends them where."""
+"""Entities by which requests can be selected, besides client and broker."""
 
 
 def facts_of(
     request: object, version: int, *, names: TopicNames | None = None, held: SessionPartitions = ()
 ) -> RequestFacts:
-    """What ``request`` is about. ``names`` resolves topic ids; ``held``: the partitions of a session that it goes on with."""
+    """Return the entities that ``request`` names. ``names`` resolves topic ids; ``held``: the partitions of its fetch session."""
     if request is None:
         return NOTHING
     cls: Any = type(request)
@@ -79,7 +79,7 @@ def _name_of(topic_id: bytes, names: TopicNames | None) -> str:
 
 @cache
 def carried_by(api_key: int) -> frozenset[str]:
-    """What requests of an API can name in some version: of ``SELECTABLE``. Its messages are imported."""
+    """Entities of ``SELECTABLE`` that requests of an API name in any version. Imports the API's messages."""
     cls = message_class(api_key, "Request")
     selectors: set[str] = set()
     for version in range(cls.__spec__.versions.low, cls.__spec__.versions.high + 1):
@@ -107,7 +107,7 @@ def _reader(cls: type, version: int) -> _Reader:
 
 
 class _Places:
-    """Where the entities stand in a message: what goes into the display of a tuple, out of the message ``m``."""
+    """Places of the entities in a message ``m``, as items of the display of a tuple in the source code of its reader."""
 
     def __init__(self, cls: type, version: int) -> None:
         self.version = version
@@ -124,7 +124,7 @@ class _Places:
         self._struct(cls, "m", "")
 
     def _struct(self, cls: Any, value: str, loops: str) -> None:
-        """``value`` is the variable that holds the struct, inside ``loops``."""
+        """Add the places of a struct's fields. ``value`` is the variable that contains the struct, inside ``loops``."""
         fields = [(name, spec) for name, spec in cls.__fields__ if self.version in spec.versions]
         topic = {spec.entity: f"{value}.{name}" for name, spec in fields if spec.kind != "array"}
         if Entity.TOPIC in topic or Entity.TOPIC_ID in topic:

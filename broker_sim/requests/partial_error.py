@@ -24,8 +24,8 @@ Chosen = Callable[[str, bytes, int], bool]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Shape:
-    """Where the partitions stand in a request or a response: the fields of its topics, of a topic's name, id and partitions, and of a
-    partition's index. "" for what is not there; partitions without an index are the numbers themselves."""
+    """Names of the fields that contain the partitions of a request or a response: those of its topics, of a topic's name, id and
+    partitions, and of a partition's index. "" for a missing field; partitions without an index are the numbers themselves."""
 
     topics: str
     topic: Any

@@ -1,7 +1,7 @@
-"""How a request of one API and version is read, handled and answered.
+"""Decoding, handling and answering of the requests of each API and version.
 
 ``Routes`` is the table that the server looks each request up in: everything about one (api key, version) in one
-object. It knows the APIs of one Kafka release that have a handler file (``kNN_name.py`` in ``broker_sim.handlers``, which is found by
+object. It has the APIs of one Kafka release that have a handler file (``kNN_name.py`` in ``broker_sim.handlers``, which is found by
 its name: this package is below that one); any other key or version is refused as that release refuses it.
 """
 
@@ -61,7 +61,7 @@ class UnsupportedRequest(Exception):
 
 
 class Route:
-    """How one version of one API is read, handled and answered."""
+    """Functions that decode, handle and answer requests of one version of one API."""
 
     __slots__ = (
         "_decode",
@@ -130,7 +130,7 @@ class Route:
         return (yield from decoding(self._request_class, self.api_version, frame, body))
 
     def head_of(self, correlation_id: int, body_size: int) -> bytes:
-        """What goes before a response body of ``body_size`` bytes: the frame's size and the response header."""
+        """Bytes in front of a response body of ``body_size`` bytes: the frame's size and the response header."""
         return encode_response_head(self._tagged, correlation_id, body_size)
 
     def frames_of(self, correlation_id: int, response: object) -> list[bytes]:
@@ -177,7 +177,7 @@ def _joined(pieces: list[bytes]) -> Iterator[bytes]:
 
 
 def wrong_size(size: int, expected: str) -> str:
-    """Why a frame of that size is refused, for the log."""
+    """Reason why a frame of that size is rejected, for the log."""
     return f"a frame of {size} bytes; {expected}{size_in_words(size)}"
 
 
@@ -227,14 +227,14 @@ class Routes(dict[int, Route]):
 
 
 class Listener(NamedTuple):
-    """One of a broker's: its name, as listener.name of Kafka, and what its clients must do first (None: nothing, as with PLAINTEXT)."""
+    """A listener of a broker: its name, as Kafka's listener.name, and its security settings (None: none, as with PLAINTEXT)."""
 
     name: str
     security: Security | None = None
 
 
 def _missing_api(api_key: int, version: int, as_version: str) -> str:
-    """Why an API has no handler, as text: the release does not have it, or this broker does not implement it."""
+    """Reason why an API has no handler, as text: the release does not have it, or this broker does not implement it."""
     name, since = OTHERS.get(api_key, ("", ""))
     if name and release(since) <= release(as_version):
         return f"broker-sim has no {name} (API key {api_key}, version {version}), which Kafka {as_version} has"

@@ -1,4 +1,4 @@
-"""How an API's requests fail, for injected errors: ``TRAITS`` in a handler's file.
+"""Error responses of an API's requests, for injected errors: ``TRAITS`` in a handler's file.
 
 Most handlers need none: the error response follows from the entities in the API's messages (``broker_sim.faults``).
 """

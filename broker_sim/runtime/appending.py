@@ -1,4 +1,4 @@
-"""What coordinators' requests to append become: one record batch in a partition's log."""
+"""Appends of coordinators as one record batch in a partition's log."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Asking(Protocol):
 
     @property
     def request_id(self) -> int:
-        """Its number in the journal; 0 without one."""
+        """The request's number in the journal; 0 without one."""
 
     @property
     def name(self) -> str:

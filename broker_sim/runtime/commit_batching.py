@@ -51,7 +51,7 @@ VALUE_VERSION = 4
 """The version of the values that blocks write: flexible, as the requests whose bytes they take over."""
 
 CHUNK_BYTES = 12
-"""What changes from commit to commit: a partition's offset (int64) and leader epoch (int32), adjacent in requests and in values."""
+"""Bytes that differ from commit to commit: a partition's offset (int64) and leader epoch (int32), adjacent in requests and values."""
 
 _VALUE_HEAD = 2  # the version
 _TIMESTAMP = struct.Struct(">q")

@@ -37,8 +37,9 @@ def _unchanged(made: object) -> None:
 
 
 class Coordinators:
-    """Those of one run of a cluster. ``chance`` gives the random part of member ids; ``prepare`` is called with the group coordinators
-    before they load, ``prepare_transactions`` with those of transactions, ``prepare_shares`` with what share groups have."""
+    """Coordinators of one run of a cluster. ``chance`` gives the random part of member ids; ``prepare`` is called with the group
+    coordinators before they load, ``prepare_transactions`` with the transaction coordinators, ``prepare_shares`` with the partitions
+    of share groups."""
 
     def __init__(
         self,
@@ -130,7 +131,7 @@ class Coordinators:
         return self.share_states.persister
 
     def of(self, partition: Partition) -> CoordinatorRuntime[Any] | None:
-        """Those that keep their state in a partition's topic."""
+        """The coordinators that store their state in a partition's topic; None for another topic."""
         if partition.topic.name == OFFSETS_TOPIC:
             return self.groups
         if partition.topic.name == SHARE_STATE_TOPIC:
@@ -146,7 +147,7 @@ class Coordinators:
         ]
 
     def locks(self) -> list[SharePartitions]:
-        """What share groups have of partitions, if they have."""
+        """The partitions of share groups, in a list; empty before any share group has used one."""
         return [] if self.made_shares is None else [self.made_shares]
 
     def close(self) -> None:

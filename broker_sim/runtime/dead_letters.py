@@ -61,7 +61,7 @@ class _Refused(Exception):
 
 
 class DeadLetters:
-    """Those of a cluster's share groups."""
+    """Dead letters of a cluster's share groups."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -85,7 +85,7 @@ class DeadLetters:
         self._attempt(letters, target, sent, 1)
 
     def _topic(self, group_id: str) -> Topic:
-        """Where a group's letters go, made if that is allowed. Raises _Refused."""
+        """The topic for a group's dead letters, created if that is allowed. Raises _Refused."""
         config, name = self._state.config, self._own(group_id, TOPIC_NAME)
         of = f"share group: {group_id}, topic: {name}"
         prefix = config.str(_PREFIX)

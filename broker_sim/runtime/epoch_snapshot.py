@@ -31,7 +31,7 @@ Shown = ConsumerGroup | ShareGroup | StreamsGroup
 
 
 def epochs(group: Shown, topics: Topics) -> dict[str, Any]:
-    """What the log has of it, as far as it is committed."""
+    """Snapshot of a group's committed state."""
     stored = group.stored
     return {
         "state": group.state_name,
@@ -161,7 +161,7 @@ def _read(subtopology: Subtopology) -> list[str]:
 def _partitions(
     tasks: Mapping[TaskKey, Iterable[int]], topology: Topology | None, topics: Topics
 ) -> dict[str, list[int]]:
-    """What active tasks read: a task has the partition of its number of each topic of its subtopology."""
+    """Partitions that active tasks read, by topic: a task has the partition of its number of each topic of its subtopology."""
     result: dict[str, list[int]] = {}
     for subtopology in topology.subtopologies if topology is not None else ():
         numbers = sorted(tasks.get(TaskKey(ACTIVE, subtopology.subtopology_id), ()))

@@ -130,7 +130,7 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
         )
 
     def pending(self, partition: Partition) -> int:
-        """How many requests wait until appends to an offsets partition are committed."""
+        """Number of requests that wait until appends to an offsets partition are committed."""
         context = self._contexts.get(partition.index)
         if context is None or context.partition is not partition:
             return 0

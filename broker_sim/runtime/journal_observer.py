@@ -236,7 +236,7 @@ class GroupObserver:
             self.journal.write("offsets_deleted", log=log, group=group_id, partitions=partitions, **why)
 
     def _why(self, event: Event) -> dict[str, Any]:
-        """Why a step deletes offsets."""
+        """Reason for which a step deletes offsets, as fields of the journal's event."""
         if type(event) is Request:
             number, _ = self.requests.get(event.token, (0, ""))
             return {"reason": "requested", "request": number} if number else {"reason": "requested"}
@@ -376,7 +376,7 @@ _worker_state, _work = _of_members(worker_state), _of_members(work_of)
 
 
 def _shown(snapshot: Snapshot | None, other: Snapshot | None) -> Snapshot | None:
-    """``one`` as it is written: of a large group the members that ``other`` has not, or has otherwise."""
+    """The snapshot as it is written: of a large group only the members that are missing or different in ``other``."""
     if snapshot is None or snapshot["size"] <= WHOLE:
         return snapshot
     known = {member["member"]: member for member in other["members"]} if other else {}

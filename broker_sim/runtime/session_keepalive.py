@@ -284,7 +284,7 @@ class SessionKeepAlive:
                 yield AwaitedRequest(key, group.generation, member.member_id, _name_in(group, member), api)
 
     def removed(self, awaited: Iterable[AwaitedRequest]) -> list[AwaitedRequest]:
-        """Those of the requests whose members were removed from their groups."""
+        """The requests whose members were removed from their groups."""
         groups = {group.group_id: group for _, shard in self._shards() for group in shard.classic_groups()}
         return [
             request

@@ -1,4 +1,4 @@
-"""What a coordinator's runtime knows of one shard."""
+"""State of one shard in a coordinator's runtime."""
 
 from __future__ import annotations
 

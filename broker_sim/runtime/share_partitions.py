@@ -99,7 +99,7 @@ class LivePartition:
 
 
 class SharePartitions:
-    """Those of all brokers of a cluster, and the share sessions of each."""
+    """Share partitions of all brokers of a cluster, and the share sessions of each broker."""
 
     def __init__(self, state: ClusterState, persister: Persister) -> None:
         self.state, self.clock, self._persister = state, state.clock, persister
@@ -278,7 +278,7 @@ class SharePartitions:
             self._drop(live, Err.NOT_LEADER_OR_FOLLOWER)
 
     def _stopped(self, broker: Broker) -> None:
-        """Its process has ended, and with it what it had loaded: the next leader finds what was stored."""
+        """Drop the partitions that a stopped broker had loaded: the next leader loads their stored state."""
         for live in [live for live in self._live.values() if live.is_led_by(broker.node_id)]:
             self._drop(live, Err.NOT_LEADER_OR_FOLLOWER)
 

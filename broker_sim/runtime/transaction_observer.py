@@ -136,7 +136,7 @@ class TransactionObserver:
                     self._marker(log, transaction, at, "sent")
 
     def _answered(self, shard: TransactionShard, log: str, transaction: Transaction, at: Partition, error: Err) -> None:
-        """Of the retries of a marker only a new error is reported."""
+        """Report the result of an attempt to write a marker; of its retries only those with another error than before."""
         key = shard.partition, transaction.transactional_id, at
         tries, before = self._tries.get(key, (1, Err.NONE))
         if error is Err.NONE:

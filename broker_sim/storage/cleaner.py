@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class _CleaningPass:
-    """What one pass knows: the last offset of every key, aborted data, where that knowledge ends."""
+    """State of one pass: the last offset of every key, aborted data, the offset up to which both are complete."""
 
     now_ms: int
     end_offset: int
@@ -57,7 +57,7 @@ class _CleaningPass:
     aborted: dict[int, list[AbortedTransaction]] = field(default_factory=dict)
     """By producer, ascending."""
     written: set[int] = field(default_factory=set)
-    """Whose records stood before the place that the pass has come to, without a marker since."""
+    """Ids of the producers with records before the pass's present position and no marker since."""
     markers: list[AbortedTransaction] = field(default_factory=list)
     """Transactions with remaining records whose markers are in the segments that were cleaned last."""
 
@@ -79,7 +79,7 @@ class Pass:
     """One pass over a log."""
 
     def __init__(self, log: PartitionLog, now_ms: int, high_watermark: int | None, force: bool, pace: Pace) -> None:
-        """It begins with `job`. `pace` counts batches, and what else it does comes in pieces of its own."""
+        """Prepare a pass, which begins with `job`. `pace` counts batches; other work is done in pieces of its own."""
         self._log, self._pace = log, pace
         self._unfinished: Segment | None = None
         self.job = self._run(now_ms, log.log_end_offset if high_watermark is None else high_watermark, force)
@@ -189,7 +189,7 @@ def _due(log: PartitionLog, segments: Sequence[Segment], dirty_from: int, now_ms
 def _reading(
     log: PartitionLog, segments: Sequence[Segment], dirty_from: int, plan: _CleaningPass, pace: Pace
 ) -> Generator[None, None, None]:
-    """Which transactions were aborted, wherever their markers are, and the last offset of every key of the dirty part."""
+    """Read the aborted transactions, wherever their markers are, and the last offset of every key of the dirty part, into ``plan``."""
     for entry in log.ended.overlapping(segments[0].base_offset, plan.end_offset):
         plan.aborted.setdefault(entry.producer_id, []).append(entry)
     last_offsets = plan.last_offsets

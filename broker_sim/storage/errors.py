@@ -8,7 +8,7 @@ from kafka_wire.errors import Err
 from kafka_wire.record_errors import RecordBatchError
 
 FAILURES = (OSError, RecordBatchError)
-"""What the disk does and what it holds can fail under any call of a log; `PartitionLog.failure` makes a StorageError of it."""
+"""Errors of the disk and of its data, which any call of a log can raise; `PartitionLog.failure` makes a StorageError of them."""
 
 
 class StorageError(Exception):

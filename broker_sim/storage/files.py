@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 _FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | _NO_LINKS
-"""Of an open file. Without O_BINARY, which only Windows has, "\\n" would be two bytes there."""
+"""Flags of an open file. Without O_BINARY, which only Windows has, "\\n" would be two bytes there."""
 
 
 class Closable(Protocol):
@@ -109,7 +109,7 @@ class Files:
         return sorted(os.listdir(path))
 
     def odd_names(self, path: Path) -> list[str]:
-        """What of a directory is neither a file nor a directory: links, pipes, devices. Sorted."""
+        """Entries of a directory that are neither a file nor a directory: links, pipes, devices. Sorted."""
         with os.scandir(path) as entries:
             return sorted(
                 entry.name
@@ -141,7 +141,7 @@ class Files:
         path.rmdir()
 
     def read_file(self, path: Path) -> bytes:
-        """All of a file. Raises FileNotFoundError."""
+        """Read a whole file. Raises FileNotFoundError."""
         return path.read_bytes()
 
     def space(self, path: Path) -> tuple[int, int]:
@@ -177,7 +177,7 @@ class Files:
         self.drop_dir(path)
 
     def append(self, fd: int, data: bytes, position: int) -> None:
-        """All of `data` at `position`, the file's end, or nothing: a partial write is cut off before the error."""
+        """Append all of `data` at `position`, the file's end, or nothing: a partial write is cut off before the error."""
         try:
             done = self.write(fd, data, position)
             while done < len(data):
@@ -238,7 +238,7 @@ def _lock(fd: int) -> None:
 
 
 def _most_descriptors() -> int:
-    """How many descriptors the process may open."""
+    """Maximum number of descriptors that the process may open."""
     try:
         import resource
     except ImportError:  # Windows, whose C library has this limit

@@ -186,7 +186,7 @@ class PartitionLog:
         return AppendInfo(base, end - 1, latest, now_ms if config.is_log_append_time else -1)
 
     def _account(self, heads: list[tuple[int, BatchHeader]], offset: int, markers: dict[int, EndMarker | None]) -> None:
-        """These batches, with these markers by position, are in the log from `offset` on."""
+        """Update producers and ended transactions with batches in the log from `offset` on; `markers`: theirs, by position."""
         for pos, header in heads:
             ended = self.producers.update(header, offset, markers.get(pos)) if header.producer_id >= 0 else None
             if ended is not None:

@@ -51,7 +51,7 @@ class LogConfig:
         return cls().with_settings(settings)
 
     def with_settings(self, settings: Mapping[str, Any]) -> LogConfig:
-        """These settings with others on top, as `of`."""
+        """Return the settings with others that override them, as `of`."""
         known = {each.name.replace("_", "."): each for each in fields(self)}
         changes: dict[str, Any] = {}
         for name, value in settings.items():

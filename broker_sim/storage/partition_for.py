@@ -1,4 +1,4 @@
-"""Which partition of `__consumer_offsets` belongs to a group: Kafka's `Utils.abs(groupId.hashCode()) % n`."""
+"""The partition of `__consumer_offsets` for a group: Kafka's `Utils.abs(groupId.hashCode()) % n`."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ class ProducerState:
         return None
 
     def check_own(self, batch: BatchProducer) -> None:
-        """Of a batch that the broker itself appends: TxnOffsetCommit's, whose sequence is not checked, or a marker.
+        """Check a batch that the broker itself appends: TxnOffsetCommit's, whose sequence is not checked, or a marker.
 
         A marker of a later epoch ends the transaction, too: its coordinator has fenced the producer. Raises
         InvalidProducerEpoch, TransactionCoordinatorFenced.

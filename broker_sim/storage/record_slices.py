@@ -31,10 +31,10 @@ class RecordSlice(Protocol):
         """The size of the slice in bytes."""
 
     def chunks(self, size: int) -> Iterator[bytes]:
-        """All of them in order, ``size`` bytes at a time or a little fewer. Raises OSError, CorruptRecord (the file ends early)."""
+        """Yield all bytes in order, ``size`` bytes at a time or a little fewer. Raises OSError, CorruptRecord (the file ends early)."""
 
     def __bytes__(self) -> bytes:
-        """All of them at once. Raises as `chunks`."""
+        """Read all bytes at once. Raises as `chunks`."""
 
     def close(self) -> None:
         """Release its file descriptor or batches; a second call has no effect."""

@@ -1,4 +1,4 @@
-"""What goes into a log and comes out of it: who appends, where it went, batches and records found."""
+"""Arguments and results of a log's calls: the origin of an append, its offsets, batches and records found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafka_wire.record_times import times
 
 
 class Origin(enum.Enum):
-    """Who appends: a client's batches are checked, the broker's own are not."""
+    """Origin of an append: a client's batches are checked, the broker's own are not."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -23,7 +23,7 @@ CLIENT = Origin.CLIENT
 
 
 class AppendInfo(NamedTuple):
-    """Where an append went. `log_append_time_ms` is -1 for CreateTime; `duplicate` marks a producer's resend."""
+    """Offsets and times of an append. `log_append_time_ms` is -1 for CreateTime; `duplicate` marks a producer's resend."""
 
     base_offset: int
     last_offset: int

@@ -12,13 +12,13 @@ from broker_sim.storage.segment import Segment
 
 
 def due(segments: Sequence[Segment], config: LogConfig, committed: int, now_ms: int) -> int:
-    """How many segments from the oldest on may go, where the log's policy deletes."""
+    """Number of segments, from the oldest on, that may be deleted if the log's cleanup policy is to delete."""
     by_age = expired(segments, config.retention_ms, committed, now_ms)
     return max(by_age, surplus(segments, config.retention_bytes, committed))
 
 
 def expired(segments: Sequence[Segment], retention_ms: int, committed: int, now_ms: int) -> int:
-    """How many segments from the oldest on are past retention.ms (negative: none)."""
+    """Number of segments, from the oldest on, that are past retention.ms (negative: none)."""
     if retention_ms < 0:
         return 0
     for count, segment in enumerate(segments):
@@ -29,7 +29,7 @@ def expired(segments: Sequence[Segment], retention_ms: int, committed: int, now_
 
 
 def surplus(segments: Sequence[Segment], retention_bytes: int, committed: int) -> int:
-    """How many segments from the oldest on can go with at least retention.bytes left (negative: none)."""
+    """Number of segments, from the oldest on, that can be deleted with at least retention.bytes left (negative: none)."""
     over = sum(segment.size for segment in segments) - retention_bytes
     if retention_bytes < 0 or over < 0:
         return 0

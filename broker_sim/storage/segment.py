@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Mark = tuple[int, int, int]
-"""What a segment has to know of an appended batch: (bytes, last offset, max timestamp)."""
+"""Position data of an appended batch for its segment: (bytes, last offset, max timestamp)."""
 
 READ_BYTES = 1 << 20
 SEEK_BYTES = 8192
@@ -53,7 +53,7 @@ _LAST_DELTA = struct.Struct(">i")
 
 
 class Segment(Protocol):
-    """What the log needs of a segment, on disk or in memory."""
+    """A segment of a log, on disk or in memory."""
 
     base_offset: int
     next_offset: int
@@ -79,7 +79,7 @@ class Segment(Protocol):
         """Whole batches from the one with `offset` (or the next one) on, that end before `up_to_offset`."""
 
     def slice(self, offset: int, max_bytes: int, up_to_offset: int | None, min_one: bool) -> bytes | RecordSlice:
-        """What `read` would give; where that is SLICE_BYTES or more, a slice that reads it later."""
+        """The result of `read`; if that is SLICE_BYTES or more, a slice that reads it later."""
 
     def seek(self, offset: int) -> int:
         """Position of the first batch whose last offset is >= offset; the segment's size without such a batch."""

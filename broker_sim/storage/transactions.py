@@ -70,7 +70,7 @@ class EndedTransactions:
         """Those whose marker was not below the high watermark at the last look."""
 
     def add(self, ended: EndedTransaction, segment: Segment) -> None:
-        """Its marker is in the log, the last of `segment`."""
+        """Add a transaction whose marker was appended to `segment`, the log's last one."""
         self.uncommitted.append(ended)
         if ended.committed:
             return
@@ -112,8 +112,8 @@ class EndedTransactions:
     def within(
         self, segments: Sequence[Segment], offset: int, size: int, log_end_offset: int
     ) -> list[AbortedTransaction]:
-        """Those with records in the `size` bytes that a read from `offset` gave, out of the first of `segments` that has
-        anything there; as Kafka's, not to the byte. Raises OSError, RecordBatchError.
+        """Aborted transactions with records in the `size` bytes that a read from `offset` gave, out of the first of `segments` that
+        has anything there; as Kafka's, not to the byte. Raises OSError, RecordBatchError.
         """
         at = next((number for number, segment in enumerate(segments) if segment.next_offset > offset), 0)
         end = segments[at].upper_bound(offset, size)
@@ -122,14 +122,14 @@ class EndedTransactions:
         return self.overlapping(offset, end)
 
     def of_segment(self, base_offset: int, next_offset: int) -> Sequence[AbortedTransaction]:
-        """Those whose markers are in base_offset..next_offset (exclusive)."""
+        """Aborted transactions whose markers are in base_offset..next_offset (exclusive)."""
         aborted = self.aborted
         if not aborted:
             return ()
         return aborted[bisect_left(aborted, base_offset, key=_marker) : bisect_left(aborted, next_offset, key=_marker)]
 
     def replace(self, base_offset: int, next_offset: int, kept: Sequence[AbortedTransaction]) -> None:
-        """Of those whose markers are in base_offset..next_offset (exclusive), these are left."""
+        """Replace the aborted transactions whose markers are in base_offset..next_offset (exclusive) by `kept`, those that are left."""
         aborted = self.aborted
         if aborted:
             first = bisect_left(aborted, base_offset, key=_marker)

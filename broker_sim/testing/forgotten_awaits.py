@@ -33,7 +33,7 @@ _DEPTH = 8
 """So many frames Python notes of each coroutine's making: ours, and the first of the user's."""
 
 _HOOK = "_warn_unawaited_coroutine"
-"""What the interpreter calls in ``warnings``, since Python 3.7."""
+"""Function in ``warnings`` that the interpreter calls, since Python 3.7."""
 
 
 class Unawaited:

@@ -94,14 +94,14 @@ BLOCKED = "Blocked event loop"
 _BLOCKED: pytest.StashKey[str] = pytest.StashKey()
 
 _STDERR: pytest.StashKey[IO[str]] = pytest.StashKey()
-"""Where people read while a test runs."""
+"""Stream that people read while a test runs."""
 
 _UNAWAITED: pytest.StashKey[Unawaited] = pytest.StashKey()
 _LOOP: pytest.StashKey[asyncio.AbstractEventLoop] = pytest.StashKey()
-"""On which the cluster of the fixture ``kafka`` runs."""
+"""Event loop on which the cluster of the fixture ``kafka`` runs."""
 
 _OUTCOME: pytest.StashKey[ScenarioOutcome] = pytest.StashKey()
-"""What came of a test's scenario."""
+"""Outcome of a test's scenario."""
 
 _ON_ASYNCIO, _ON_ANYIO = "_kafka_on_asyncio", "_kafka_on_anyio"
 """The fixtures behind ``kafka`` in an async test, by the plugin that runs it; of pytest-asyncio one for each scope of a loop."""
@@ -443,7 +443,7 @@ def timelines(events: Iterable[dict[str, Any]], groups: list[str], directory: Pa
 # --- scenarios -------------------------------------------------------------------------------------------------------
 
 _TOP_KEYS = re.compile(r"^(cluster|clients|steps|expect):", re.MULTILINE)
-"""What distinguishes a scenario file on the command line from files of other tools."""
+"""Top-level keys that distinguish a scenario file on the command line from files of other tools."""
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFile | None:

@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 MARKER = "sim"
 SECTION = "Simulation"
 SEEDS = range(20)
-"""Those of a marker that names none."""
+"""Seeds of a marker that names none."""
 AGAIN = "BROKER_SIM_PYTEST_AGAIN"
-"""In the environment of the second process: the id of the first one, which is its own where the system has exec."""
+"""Environment variable of the second process: the id of the first one, which is its own where the system has exec."""
 
 OPTIONS = (
     *("seeds", "faults", "order", "noisy", "waive", "invariants", "link", "epoch_ms", "patience"),
     *("repeat", "budget", "budget_s"),
 )
-"""What the marker takes: of `simulate`, then of `simulation.seeds.Search`."""
+"""Arguments of the marker: of `simulate`, then of `simulation.sweeps.seeds.Search`."""
 
 _FOUND: pytest.StashKey[FoundFailure] = pytest.StashKey()
 _COUNTS: pytest.StashKey[dict[str, float]] = pytest.StashKey()
@@ -62,7 +62,7 @@ MUTED: pytest.StashKey[tuple[Any, Any, io.StringIO]] = pytest.StashKey()
 
 
 class SimOfFixture:
-    """What fixtures are given that ask for ``sim``: it is for tests alone."""
+    """Value of ``sim`` in fixtures, which can't use it: it is for tests alone."""
 
     def __getattr__(self, name: str) -> Any:
         raise pytest.UsageError(
@@ -101,7 +101,7 @@ def options_of(item: pytest.Item) -> dict[str, Any]:
 
 
 def seeds_of(item: pytest.Item, options: dict[str, Any]) -> Sequence[object]:
-    """Which seeds are to run. Raises UsageError."""
+    """Return the seeds to run. Raises UsageError."""
     given = options.pop("seeds", SEEDS if item.get_closest_marker(MARKER) else (0,))
     config = item.config
     wanted = config.getoption("--sim-seed")
@@ -248,7 +248,7 @@ class SimPlugin:
 
 
 PENDING: pytest.StashKey[Callable[[], object]] = pytest.StashKey()
-"""What is to be done when the session has ended: start again."""
+"""Function to call when the session has ended: starts the process again."""
 
 
 def _search(item: pytest.Item, options: dict[str, Any]) -> Search:
@@ -274,7 +274,7 @@ def _search(item: pytest.Item, options: dict[str, Any]) -> Search:
 
 
 def _forget_output(config: pytest.Config) -> None:
-    """What earlier runs have printed and logged is not this one's."""
+    """Drop the output and log lines of earlier runs, which are not part of this one."""
     manager = config.pluginmanager
     with contextlib.suppress(AttributeError):  # these are pytest's own; without them the report is longer
         capture: Any = manager.getplugin("capturemanager")
@@ -360,7 +360,7 @@ def _pictures(run: SeedRun) -> list[str]:
 
 
 def again_line(item: pytest.Item, seed: object) -> str:
-    """What runs one seed of a test again, from where pytest was started."""
+    """Command that runs one seed of a test again, from the directory in which pytest was started."""
     path, colons, rest = item.nodeid.partition("::")
     here = item.config.invocation_params.dir
     with contextlib.suppress(ValueError):  # another drive
@@ -388,7 +388,7 @@ def _arguments(config: pytest.Config) -> list[str]:
 
 
 def start_again(config: pytest.Config, arguments: list[str]) -> object:
-    """This process, from its beginning, with its hash seed pinned. Returns an exit code where the system has no exec."""
+    """Start this process again, with its hash seed pinned. Returns an exit code where the system has no exec."""
     os.chdir(config.invocation_params.dir)
     environment = {**pinned_environment(), AGAIN: str(os.getpid())}
     run_exit_functions: Callable[[], None] | None = getattr(atexit, "_run_exitfuncs", None)
@@ -431,7 +431,7 @@ def unmute(config: pytest.Config, *, show: bool = False) -> None:
 
 
 class SecondPlugin:
-    """Of a process that was started again: the header and the collection have been shown."""
+    """Plugin of a process that was started again: the header and the collection have been shown."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self) -> None:

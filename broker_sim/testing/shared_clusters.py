@@ -64,7 +64,7 @@ def options_for(node: pytest.Item | pytest.Collector, given: Mapping[str, Any] |
 
 
 def _problem(options: Mapping[str, Any]) -> str:
-    """What is wrong with arguments; "" if nothing is."""
+    """Error in the arguments, as text; "" without one."""
     from broker_sim.api.cluster_options import read_options
     from broker_sim.common.text import UsageError
 
@@ -98,7 +98,7 @@ def _of_ini(config: pytest.Config) -> dict[str, Any]:
 
 @contextmanager
 def in_one_line() -> Iterator[None]:
-    """What a cluster can't be started with is one line of the report, not a way through its code."""
+    """Report a cluster that can't start in one line, without a traceback."""
     from broker_sim.api.cluster import ClusterError
 
     try:
@@ -154,7 +154,7 @@ class _Shared(ShownCluster):
 
 
 class SharedClusters:
-    """Those of a session."""
+    """Clusters of a session's fixtures."""
 
     def __init__(self) -> None:
         self.item: pytest.Item | None = None
@@ -199,7 +199,7 @@ class SharedClusters:
             self.item.addfinalizer(function)
 
     def of(self, item: pytest.Item) -> list[_Shared]:
-        """Those that the test uses."""
+        """The clusters that the test uses."""
         if not self._shared:
             return []
         names = set(
@@ -225,7 +225,7 @@ class SharedClusters:
             _end_all_but(shared)
 
     def late_marks(self, item: pytest.Item) -> str:
-        """What to say of marks of a test that come too late for its clusters; "" if there are none."""
+        """Message about marks of a test that come too late for its clusters; "" if there are none."""
         for shared in self.of(item):
             reached = shared.node.listchain()
             for node, mark in item.iter_markers_with_node(MARKER):

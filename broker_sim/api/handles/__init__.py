@@ -1,4 +1,4 @@
-"""What a user holds in his hand: a group, a transactional id, a log partition, a topic, a broker of a running cluster.
+"""Handles of parts of a running cluster: a group, a transactional id, a log partition, a topic, a broker.
 
     billing = await kafka.group("billing").stable(members=3)
     async with billing.offsets_log.stuck() as jam:

@@ -76,7 +76,7 @@ _IN_EPOCHS = {
     "topics": "topics",
     "assignment": "assignment",
 }
-"""What a member of a consumer group shows, and its key in the journal's *holder*."""
+"""Attributes of a `MemberView` of a consumer group's member, and their keys in the group's snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +113,14 @@ class GroupHandle:
 
     @property
     def type(self) -> str:
-        """Its group type, as ListGroups returns it: ``classic``, ``consumer``, ``share`` or ``streams``; "" while it is missing or its
-        coordinator has not loaded it."""
+        """The group type, as ListGroups returns it: ``classic``, ``consumer``, ``share`` or ``streams``; "" while the group is missing
+        or its coordinator has not loaded it."""
         group = self._loaded()
         return "" if group is None else group.kind
 
     @property
     def generation(self) -> int:
-        """Its generation, 0 before the first; for consumer groups (KIP-848) and share groups the group epoch."""
+        """The group's generation, 0 before the first; for consumer groups (KIP-848) and share groups the group epoch."""
         group, consumer = self._group(), self._consumer()
         if consumer is not None:
             return consumer.stored.group_epoch
@@ -128,7 +128,7 @@ class GroupHandle:
 
     @property
     def members(self) -> list[MemberView]:
-        """Its members in order of joining."""
+        """The group's members in order of joining."""
         shard, group = self._shard(), self._group()
         consumer = self._consumer()
         if consumer is not None and isinstance(shard, Shard):
@@ -361,7 +361,7 @@ class GroupHandle:
         return self
 
     def obstacle_to_reading(self, consumption: Consumption) -> str | None:
-        """What its members have not fetched; None where they have fetched all that they are assigned, and that is something."""
+        """Partitions that the members have not fetched, as text; None if they have fetched all that they are assigned, at least one."""
         members = self.members
         if not any(member.assignment for member in members):
             return "no member is assigned a partition"
@@ -432,20 +432,20 @@ class GroupHandle:
     # what became of it
 
     def history(self) -> History:
-        """Its history from the journal: rebalances, members, errors."""
+        """The group's history from the journal: rebalances, members, errors."""
         from broker_sim.explain import history
 
         return history(self._journal.events, self.group_id)
 
     def explain(self, generation: int | None = None) -> str:
-        """Why it rebalanced, which member delayed it, for how long, and how it ended, as text; for one generation (or
-        epoch) or all."""
+        """Explain the group's rebalances, as text: why they began, which member delayed them, for how long, and how they ended; for one
+        generation (or epoch) or all."""
         from broker_sim.explain import explain
 
         return explain(self._journal.events, self.group_id, generation)
 
     def timeline(self) -> str:
-        """Its history as a text timeline."""
+        """The group's history as a text timeline."""
         from broker_sim.explain.terminal import timeline
 
         return timeline(self._journal.events, self.group_id)
@@ -456,7 +456,7 @@ class GroupHandle:
     # look-ups
 
     def _shard(self) -> Shard | Err | None:
-        """Its shard, the error of who asks for it, None while there is no offsets topic."""
+        """The group's shard; the error of requests to it if it is not available; None while there is no offsets topic."""
         partition: Partition | None = self.cluster.runtime.partition_of(self.group_id)
         return None if partition is None else self.cluster.runtime.shard_of(partition)
 
@@ -508,7 +508,7 @@ class GroupHandle:
         await until(condition, self._journal, timeout, what, seen=seen, now=now, group=self.group_id)
 
     def _now(self, *, lag: bool = True) -> list[str]:
-        """How the group is, with or without its lag."""
+        """The group's present state as texts, with or without its lag."""
         members = self.members
         if not members and self.state == State.DEAD.value and not any(self._is_about(e) for e in self._journal.events):
             meant = nearest(self.group_id, self._others())
@@ -563,7 +563,7 @@ _FEW = 16
 
 
 def _markers(partition: Partition, committed: int | None) -> int:
-    """How many offsets from the committed one on are markers of transactions, where nothing else is there."""
+    """Number of markers of transactions between the committed offset and the high watermark; 0 if there are records, too."""
     end = partition.high_watermark
     if committed is None or not partition.log_start_offset <= committed < end <= committed + _FEW:
         return 0

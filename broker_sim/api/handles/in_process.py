@@ -25,7 +25,7 @@ CLIENT_ID = INSIDE
 
 
 class _Inside:
-    """What a handler sees of its connection."""
+    """Connection of requests from inside of the process, as handlers use it."""
 
     client_host = "/127.0.0.1"
     scratch = None

@@ -1,4 +1,4 @@
-"""How far a group is behind: per partition, signed, and why a wait for low lag does not hold.
+"""Lag of a group: per partition, signed, and the reason why a wait for low lag is not over.
 
 Rules (GetOffsetsShell and ConsumerGroupCommand.scala have the first):
 1. Lag is the high watermark less the committed offset, whatever its sign: an offset beyond the log's end is a negative lag, never 0.
@@ -31,8 +31,9 @@ class PartitionLag:
     end: int
     assigned: bool
     markers: int = 0
-    """How many offsets between the two are markers of transactions. They are delivered to no consumer, so a consumer that has committed
-    the offset behind its last record keeps them as lag. Counted if the lag is small and consists of markers alone."""
+    """Number of markers of transactions between the committed offset and the high watermark. They are delivered to no consumer, so a
+    consumer that has committed the offset behind its last record keeps them as lag. Counted if the lag is small and consists of
+    markers alone."""
     stable: int | None = None
     """The last stable offset, where a transaction holds it below the end: read_committed consumers get what is before it."""
 
@@ -43,7 +44,7 @@ class PartitionLag:
 
     @property
     def deleted(self) -> int:
-        """How many of them are no longer there to be read: the log begins behind the committed offset."""
+        """Number of the lag's records that are no longer in the log, which begins behind the committed offset."""
         return max(0, min(self.log_start, self.end) - (self.log_start if self.committed is None else self.committed))
 
 
@@ -88,7 +89,7 @@ class Lag(Offsets):
         return not self.obstacle(records)
 
     def obstacle(self, records: int) -> str:
-        """Why it isn't ``below(records)``; "" where it is."""
+        """Reason why the lag isn't ``below(records)``; "" if it is."""
         if not self:
             return "no partition is committed, assigned or subscribed"
         if self.partitions and not any(partition.end for partition in self.partitions.values()):

@@ -41,8 +41,8 @@ _ALL_REPLICAS = -1
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """One that has written to a partition and has no marker there. ``transactional_id``: whose it is at its coordinator; None where no
-    coordinator knows of it: it hangs until a client aborts it."""
+    """A transaction that has written to a partition and has no marker there. ``transactional_id``: its id at the coordinator; None if
+    no coordinator has the transaction: it hangs until a client aborts it."""
 
     producer_id: int
     epoch: int

@@ -55,7 +55,7 @@ def fill_partition(
 
 
 def values(topic: str, value: Value | None, value_bytes: int | None) -> Value:
-    """What records hold where the user says no more than their size: ``orders-17``, cut or filled up to ``value_bytes``."""
+    """Values of records: ``value`` if it is given, else ``orders-17``, cut or filled up to ``value_bytes``."""
     if value is not None:
         return value
     name = topic.encode()

@@ -1,4 +1,4 @@
-"""What a topic holds, as a consumer would get it: `StoredRecord`, `stored_records`."""
+"""Records of a topic, as a consumer would get them: `StoredRecord`, `stored_records`."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ __all__ = ["RequestHistory"]
 _COUNT = Count(0)
 _NEAR_MISSES = 5
 _NAMES = ("groups", "group_ids", "groups_names")
-"""Where requests that name several groups have them: as texts, or in rows with a ``group_id``."""
+"""Fields of requests that name several groups: with texts, or rows with a ``group_id``."""
 
 
 class RequestHistory:
@@ -77,7 +77,7 @@ class RequestHistory:
         return None if group is None or "*" in group else group
 
     def _others(self) -> list[str]:
-        """What was received instead: requests of the same APIs and why they don't fit, or else how many of which API."""
+        """Requests that were received instead: those of the same APIs and why they don't fit, or else the number of each API."""
         received = [event for event in self._journal.events if event["event"] == "request"]
         apis = self.selector.apis
         same = [event for event in received if apis is not None and API_NAMES[event["api"]] in apis]
@@ -131,5 +131,5 @@ def _rows(body: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _first(row: object, name: str) -> object:
-    """That field of a row, or the row itself if it is a text."""
+    """The field ``name`` of a row, or the row itself if it is a text."""
     return row.get(name) if isinstance(row, Mapping) else row

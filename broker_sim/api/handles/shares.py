@@ -68,7 +68,7 @@ class ShareGroupHandle(GroupHandle):
 
     @property
     def partitions(self) -> dict[tuple[str, int], SharedPartition]:
-        """Its position in every partition that it has read or that is assigned."""
+        """The share group's position in every partition that it has read or that is assigned."""
         partitions = {}
         for key, partition in self._shared().items():
             live = self._live(key)
@@ -101,17 +101,18 @@ class ShareGroupHandle(GroupHandle):
         return [lock for live in lives if live is not None for lock in self._locks_of(live)]
 
     def committed(self) -> Offsets:
-        """Its start offset in each partition that it has read; a share group commits no offsets."""
+        """The share group's start offset in each partition that it has read; it commits no offsets."""
         return {
             at: partition.start_offset for at, partition in self.partitions.items() if partition.start_offset != NOWHERE
         }
 
     def lag(self) -> Lag:
-        """Its backlog in each partition: committed records without the completed ones."""
+        """The share group's backlog in each partition: committed records without the completed ones."""
         return Lag.of_backlog({at: partition.backlog for at, partition in self.partitions.items()})
 
     def _unread(self, consumption: Consumption, members: Sequence[MemberView]) -> list[tuple[str, int, MemberView]]:
-        """What was assigned and has no start offset: the first ShareFetch of any member sets it, by share.auto.offset.reset."""
+        """Topic, partition and owner of what was assigned and has no start offset: any member's first ShareFetch sets it, by
+        share.auto.offset.reset."""
         begun = {at for at, partition in self.partitions.items() if partition.loaded}
         return [
             (topic, index, member)

@@ -55,9 +55,9 @@ class TopicHandle:
         limit: int | None = None,
         isolation: IsolationLiteral | str = READ_COMMITTED,
     ) -> list[StoredRecord]:
-        """Its records in the order of partitions and offsets, as a consumer with that ``isolation`` level gets them: up to the high
-        watermark, or to the last stable offset without those of aborted transactions. ``partition``: of this one; ``offset``: from
-        there on; ``limit``: at most so many. Each has topic, partition, offset, timestamp_ms, key, value,
+        """The topic's records in the order of partitions and offsets, as a consumer with that ``isolation`` level gets them: up to the
+        high watermark, or to the last stable offset without those of aborted transactions. ``partition``: of this one; ``offset``:
+        from there on; ``limit``: at most so many. Each has topic, partition, offset, timestamp_ms, key, value,
         headers (pairs), producer_id (or -1) and transactional. Raises UsageError."""
         return list(islice(self._records(partition, offset, ISOLATION.read(isolation, "isolation")), limit))
 

@@ -36,7 +36,7 @@ GONE, UNKNOWN = "Dead", "Unknown"
 """The states of an id that no coordinator has, and of one without an available coordinator."""
 
 _VERSION = 4
-"""Of InitProducerId: the last one of which all releases think alike."""
+"""Version of InitProducerId: the last one that all releases handle alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +161,13 @@ class TransactionHandle:
     # what became of it
 
     def history(self) -> list[TransactionHistory]:
-        """Its transactions in the journal, in the order in which they began."""
+        """The transactions of the transactional id in the journal, in the order in which they began."""
         return self._read().of(self.transactional_id)
 
     def failed_requests(self) -> list[TransactionRequest]:
-        """Its requests in the journal that were refused, hit by a fault rule, or without a response for a second or more, in its
-        transactions and outside: each with its client (``sender``), ``call`` (API, times, errors), ``rules`` and ``reason``."""
+        """Requests of the transactional id in the journal that were refused, hit by a fault rule, or without a response for a second or
+        more, in its transactions and outside: each with its client (``sender``), ``call`` (API, times, errors), ``rules`` and
+        ``reason``."""
         result = self._read()
         found = result.ids.get(self.transactional_id)
         requests = [] if found is None else list(found.requests)
@@ -174,8 +175,8 @@ class TransactionHandle:
         return sorted(requests, key=lambda request: request.order)
 
     def explain(self) -> str:
-        """How each transaction ended, who ended it, how long it took and what it delayed; which requests were refused and why; which
-        faults delayed them, as text."""
+        """Explain the transactions, as text: how each ended, who ended it, how long it took and what it delayed; which requests were
+        refused and why; which faults delayed them."""
         from broker_sim.explain.transaction_text import text_of_transactions
 
         return text_of_transactions(self._read(), self.transactional_id)

@@ -33,7 +33,7 @@ class StreamsMember:
 
 @dataclass(frozen=True, slots=True)
 class TaskCount:
-    """How many tasks a subtopology has, and whether it keeps state, so that standby tasks make sense."""
+    """Number of tasks of a subtopology, and whether they keep state: only stateful tasks have standby tasks."""
 
     tasks: int
     is_stateful: bool
@@ -119,7 +119,7 @@ class _Process:
         return self.counts[member_id]
 
     def give_to_least_loaded(self, task: Task) -> tuple[str, int]:
-        """Which member has it now, and its number of tasks."""
+        """Give ``task`` to the process's member with the fewest tasks. Returns that member's id and its number of tasks now."""
         if self._by_load is None:
             named = [[member_id] for member_id in java_order(self.counts)]
             self._by_load = _Queue(lambda item: self.counts[item[0]], named)
@@ -130,7 +130,7 @@ class _Process:
 
 
 class _Quota:
-    """How many tasks each member may have, so that all have about as many: it falls when members are full."""
+    """Maximum number of tasks per member, so that all have about as many; it decreases as members reach it."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks, self._members = tasks, members
@@ -228,7 +228,7 @@ class _Assigning:
             by_load.add(process)
 
     def _least_loaded(self, member_ids: Iterable[str], standby: Task | None = None) -> str | None:
-        """Of members the one with the least load; of a ``standby`` task none whose process has the task."""
+        """The member with the least load, for a ``standby`` task without those whose process has that task; None if there is none."""
         best: tuple[float, int, str] | None = None
         for member_id in member_ids:
             process = self._process(member_id)
@@ -261,7 +261,7 @@ class _Assigning:
                     break
 
     def _standby_holder(self, task: Task) -> str | None:
-        """Who had the active task, or a standby one, and may have a standby task of it now."""
+        """The member that had the active task, else one that had a standby task of it, if it may have a standby task now; else None."""
         before = self.active_before.get(task)
         if (
             before is not None

@@ -266,8 +266,8 @@ class ClassicGroup(Group):
         return None if member is None else (("session", self.group_id, member_id), member.session_timeout_ms)
 
     def subscribed(self, topic: str) -> bool:
-        """One of another type, one that has not been through a generation and one with a subscription that can't be parsed count as
-        reading everything."""
+        """Whether the group reads a topic. A group of another protocol type, one before its first generation and one with a
+        subscription that can't be parsed count as reading every topic."""
         if self._subscriptions is not None:
             self._topics, self._subscriptions = _topics_of(self._subscriptions), None
         return self._topics is None or topic in self._topics
@@ -290,8 +290,8 @@ class ClassicGroup(Group):
         return [GroupRecord(self.group_id, None)]
 
     def described(self, policy: Policy) -> DescribedGroup:
-        """Its row in DescribeGroups, without pending members. Members' metadata and assignments are included if the group is Stable
-        (4.x keeps assignments during a rebalance)."""
+        """The group's row in DescribeGroups, without pending members. Members' metadata and assignments are included if the group is
+        Stable (4.x keeps assignments during a rebalance)."""
         stable = self.state is STABLE
         shows_assignment = stable or policy.assignment_shown_while_preparing
         return DescribedGroup(

@@ -24,7 +24,8 @@ from kafka_wire.messages.k11_join_group import JoinGroupResponse
 from kafka_wire.messages.k14_sync_group import SyncGroupResponse
 
 _TICK_MS = 1
-"""How soon a join phase that can't end is looked at again (SystemTimer's tick): a rebalance timeout may be below zero."""
+"""Least delay of a rebalance timer, after which a join phase that could not end is examined again (SystemTimer's tick): a rebalance
+timeout may be below zero."""
 
 
 def join_error(version: int, error: Err, member_id: str) -> JoinGroupResponse:

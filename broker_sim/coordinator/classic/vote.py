@@ -49,7 +49,7 @@ def java_ordering(names: Collection[str]) -> Generator[None, None, list[str]]:
 
 
 def _java_bucket(size: int) -> Callable[[str], int]:
-    """Of a name in a map of that size."""
+    """Return a function that gives the bucket of a name in a ``java.util.HashMap`` with ``size`` keys."""
     buckets = _BUCKETS
     while size > buckets * 3 // 4:
         buckets *= 2
@@ -120,7 +120,7 @@ def string_hash(text: str) -> int:
 
 
 def _improved(code: int) -> int:
-    """What Scala makes of a hash before it is used (scala.collection.Hashing.improve)."""
+    """The hash as Scala's hash maps use it (scala.collection.Hashing.improve)."""
     code = (code + (~(code << 9) & _INT)) & _INT
     code ^= code >> 14
     code = (code + (code << 4)) & _INT

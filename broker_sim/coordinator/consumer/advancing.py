@@ -27,7 +27,7 @@ from broker_sim.coordinator.topics import differ
 from kafka_wire.messages import offsets_log as log
 
 UNKNOWN_MEMBER = log.ConsumerGroupMemberMetadataValue(None, None, server_assignor=None, classic_member_metadata=None)
-"""What is known of a member before it has said anything."""
+"""Metadata of a member before its first heartbeat."""
 
 
 def note_subscription_type(changes: Changes) -> None:
@@ -59,8 +59,8 @@ def move_group(shard: ShardState, changes: Changes) -> None:
 
 
 def compute_target(shard: ShardState, changes: Changes, assignor: str) -> bool:
-    """Who should have what by ``assignor``, where the group's epoch has moved since that was computed last - and, in later
-    releases, not more often than the group's assignment interval allows. Returns whether it was computed."""
+    """Compute the target assignment with ``assignor`` if the group's epoch has increased since the last computation and, in later
+    releases, the group's assignment interval has passed. Returns whether it was computed."""
     group = changes.group
     assert isinstance(group, ConsumerGroup)
     latest, policy = group.latest, shard.settings.policy

@@ -142,7 +142,8 @@ def _rebalances(policy: str, changes: Changes) -> bool:
 def _restart_timers(
     shard: ShardState, group: ConsumerGroup, member_id: str, client: Client, request: JoinGroupRequest
 ) -> None:
-    """Its Heartbeats ask it to rejoin, which has a timeout of its own, so that what it must revoke has none."""
+    """Restart the timers of a member that has joined: its session, and the wait for its SyncGroup. Its revocation needs no timer: its
+    Heartbeats request a rejoin, which has a timeout of its own."""
     timers.cancel_revocation(shard, group, member_id)
     timers.cancel_join(shard, group, member_id)
     shard.arm(("session", group.group_id, member_id), request.session_timeout_ms)
@@ -150,7 +151,7 @@ def _restart_timers(
 
 
 def _refusal(shard: ShardState, group: ConsumerGroup, request: JoinGroupRequest) -> Err:
-    """Why a group with members takes no classic member with this request; NONE where it does."""
+    """Error with which a group with members rejects this JoinGroup of a classic member; NONE if it accepts it."""
     settings, members = shard.settings, group.latest.members
     if settings.policy.disabled_migration_refuses_joins and settings.consumer.migration_policy == "disabled":
         return Err.INCONSISTENT_GROUP_PROTOCOL

@@ -61,7 +61,7 @@ def go(
     answer: Any,
     refusal: Callable[[Err], Any] | None,
 ) -> None:
-    """These members go for good."""
+    """Remove members permanently. If only classic members are left and the group may be downgraded, it becomes a classic group."""
     if migration.becomes_classic(shard, group, member_ids):
         if not migration.have_common_protocol(group, member_ids):
             if token is not None and refusal is not None:
@@ -98,7 +98,7 @@ def remove_member(shard: ShardState, group: ConsumerGroup, member_id: str) -> No
 
 
 class DowngradeWrite(Write):
-    """What makes a consumer group a classic one."""
+    """The records that convert a consumer group to a classic group."""
 
     __slots__ = ("groups", "refusal")
 

@@ -277,7 +277,7 @@ class ConsumerGroup(EpochGroup[ConsumerState]):
         return None if self.subscribed(topic) else offset.commit_ts_ms
 
     def tombstones(self, policy: Policy) -> list[Record]:
-        """Those of a group without members."""
+        """The tombstones that delete the group, which has no members."""
         group_id = self.group_id
         return [
             EpochRecord(LAYOUT.target_metadata, log.ConsumerGroupTargetAssignmentMetadataKey(group_id), None),

@@ -60,7 +60,7 @@ def refusal(error: Err, words: str | None = None) -> Response:
 
 
 class LongConsumerHeartbeat(LongHeartbeat[Request]):
-    """One with very many topic names."""
+    """A ConsumerGroupHeartbeat with very many topic names."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What a shard does with consumer groups besides their requests: load, unload, and members' timeouts."""
+"""Events of consumer groups other than requests: load, unload, and members' timeouts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker_sim.coordinator.state import ShardState
 
 
 def begin(shard: ShardState, group: ConsumerGroup) -> None:
-    """It was loaded from the log."""
+    """Begin the sessions of the members of a group that was loaded from the log."""
     group.older_epochs_commit = shard.settings.policy.kept_partitions_commit_late
     begin_sessions(shard, group, shard.consumer_setting(group.group_id, "session_timeout_ms"))
 

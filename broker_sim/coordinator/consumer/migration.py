@@ -155,8 +155,9 @@ def becomes_classic(
 
 
 class Downgrade(NamedTuple):
-    """What a classic group takes over from before the request of the member that replaces the last one of the consumer protocol
-    (ClassicGroup.fromConsumerGroup reads the state without the request's records): its generation, and that member's assignment."""
+    """Generation of the classic group that a consumer group becomes, and the assignment of the member that replaces its last member
+    of the consumer protocol, both from before that member's request (ClassicGroup.fromConsumerGroup reads the state without the
+    request's records)."""
 
     generation: int
     member_id: str
@@ -241,7 +242,7 @@ def to_classic(
 
 
 def assignment_bytes(topics: Topics, member: log.ConsumerGroupMemberMetadataValue, given: Units[bytes]) -> bytes:
-    """What SyncGroup answers a member: as its own subscription is encoded."""
+    """A member's assignment in SyncGroup's response, encoded with the version of the member's own subscription."""
     has = {topics.names[topic]: numbers for topic, numbers in given.items() if topic in topics.names}
     classic = member.classic_member_metadata
     metadata = classic.supported_protocols[0].metadata if classic and classic.supported_protocols else b""

@@ -37,8 +37,8 @@ def check(text: str | None) -> None:
 
 
 class Resolved(NamedTuple):
-    """What a group had resolved before a request. ``at_ms``: when last, None for never; ``version``: that of the topics then,
-    -1 for never."""
+    """Regular expressions that a group had resolved before a request. ``at_ms``: time of the last resolution, None for never;
+    ``version``: the version of the topics then, -1 for never."""
 
     expressions: int
     at_ms: int | None

@@ -22,7 +22,7 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
 
 
 def sync(shard: ShardState, token: int, client: Client, request: SyncGroupRequest) -> None:
-    """It has no such members."""
+    """Answer a SyncGroup with UNKNOWN_MEMBER_ID: the group has no classic members."""
     shard.reply(token, sync_error(Err.UNKNOWN_MEMBER_ID))
 
 

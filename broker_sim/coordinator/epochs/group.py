@@ -39,7 +39,7 @@ class EpochGroup(Group, Generic[S]):
 
     @classmethod
     def made(cls, group_id: str, policy: Policy) -> Self:
-        """One that nothing is known of."""
+        """Create a group of which no record is known."""
         stored, latest = (cls.states(cls.layout, policy.first_epoch) for _ in range(2))
         stored.counts_names = False
         return cls(group_id, stored=stored, latest=latest)
@@ -94,7 +94,8 @@ class EpochGroup(Group, Generic[S]):
         self.latest.replay(record)
 
     def repeats(self, member_id: str) -> bool:
-        """That to a member that waits for partitions is not, as others release them."""
+        """Whether the response to a request that says nothing new stays the same; not for a member that waits for partitions, as other
+        members release them."""
         return self.is_settled and self.latest.current(member_id).is_at(self.latest.target_epoch)
 
     def described(self, policy: Policy) -> DescribedGroup:
@@ -107,7 +108,7 @@ class EpochGroup(Group, Generic[S]):
         )
 
     def metadata_hash(self, topics: Topics) -> int:
-        """That of the topics that it reads."""
+        """The metadata hash of the topics that the group reads."""
         latest = self.latest
         if self._hashed is not None and self._hashed[:3] == (latest, latest.subscription_version, topics.version):
             return self._hashed[3]

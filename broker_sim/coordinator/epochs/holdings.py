@@ -42,5 +42,5 @@ def touches(owned: UnitEpochs[K], some: Iterable[tuple[K, Iterable[int]]]) -> bo
 
 
 def size(some: Units[K] | UnitEpochs[K]) -> int:
-    """How many units that are."""
+    """Number of units of all keys."""
     return sum(len(numbers) for numbers in some.values())

@@ -18,8 +18,8 @@ _MAGIC = b"\0"  # which way of hashing a topic it is
 
 
 def metadata_hash(names: Iterable[str], topics: Topics) -> int:
-    """Of the topics named, as far as they are there, as a signed number of 64 bits; 0 where none is. Each topic's hash in the order of
-    their names, which themselves aren't in it again."""
+    """Metadata hash of those of the named topics that exist, as a signed number of 64 bits; 0 if none exists. It combines the topics'
+    hashes in the order of their names, without the names themselves."""
     existing = sorted(topics.by_name.keys() & names)
     if not existing:
         return 0
@@ -30,7 +30,7 @@ def metadata_hash(names: Iterable[str], topics: Topics) -> int:
 
 
 def topic_hash(name: str, image: TopicImage) -> int:
-    """Of one topic: its id, its name, its partitions and the racks of each, whose order counts for nothing."""
+    """Hash of one topic: of its id, its name, its partitions and the sorted racks of each."""
     most, least = image.topic_id[:8][::-1], image.topic_id[8:][::-1]
     parts = [_MAGIC, most, least, _text(name), pack("<i", image.partitions)]
     for partition in range(image.partitions):

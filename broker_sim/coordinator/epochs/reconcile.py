@@ -75,7 +75,8 @@ class Goal(Generic[K]):
 
 
 Reported = Iterable[tuple[K, Iterable[int]]] | None
-"""What a heartbeat says that its member holds; None: it says nothing of it, and counts as holding all that it held."""
+"""The units that a member owns according to its heartbeat; None: the heartbeat doesn't contain them, and the member counts as still
+owning all that it owned."""
 
 
 def reconciled(current: Current[K], goal: Goal[K], reported: Reported[K]) -> Current[K]:
@@ -152,5 +153,5 @@ def paused(current: Current[K]) -> Current[K]:
 
 
 def taken_over(current: Current[K]) -> Current[K]:
-    """Another member takes the place of a static one that has left for now."""
+    """Return the current assignment of the member that takes the place of a static member that has left temporarily: with epoch 0."""
     return replace(current, epoch=0, previous=0)

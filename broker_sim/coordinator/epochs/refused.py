@@ -1,4 +1,4 @@
-"""How a heartbeat of an epoch-based group is refused."""
+"""Rejection of a heartbeat of an epoch-based group."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class EpochState(Generic[K, M]):
             self.members[member_id] = member
 
     def topics(self) -> Collection[str]:
-        """What its members read together, each name once, in no order."""
+        """Names of the topics that the group's members read, each once, in no order."""
         raise NotImplementedError
 
     def copy(self) -> Self:

@@ -147,7 +147,7 @@ class ShareGroup(EpochGroup[ShareGroupState]):
         return topic in self.latest.named
 
     def validate_commit(self, request: CommitOffsets) -> Err:
-        """It has no committed offsets."""
+        """GROUP_ID_NOT_FOUND: a share group has no committed offsets."""
         return Err.GROUP_ID_NOT_FOUND
 
     def validate_fetch(self, member_id: str | None, member_epoch: int) -> Err:
@@ -162,7 +162,7 @@ class ShareGroup(EpochGroup[ShareGroupState]):
         return True
 
     def tombstones(self, policy: Policy) -> list[Record]:
-        """Those of a group without members."""
+        """The tombstones that delete the group, which has no members."""
         group_id = self.group_id
         return [
             EpochRecord(LAYOUT.target_metadata, log.ShareGroupTargetAssignmentMetadataKey(group_id), None),
@@ -229,7 +229,7 @@ def current_value(current: Current[bytes]) -> log.ShareGroupCurrentMemberAssignm
 def partitions_value(
     initializing: Mapping[bytes, TopicState], initialized: Mapping[bytes, TopicState], deleting: Mapping[bytes, str]
 ) -> log.ShareGroupStatePartitionMetadataValue:
-    """Which partitions' state is being made, is there, is being removed."""
+    """The record's value with the partitions whose state is being initialized, is initialized, is being deleted."""
     return log.ShareGroupStatePartitionMetadataValue(
         _listed(initializing.items()),
         _listed(initialized.items()),

@@ -49,7 +49,7 @@ LONGEST_MEMBER_ID = 36
 """Characters of a member id, from 4.2 on: those of a uuid's text."""
 
 UNKNOWN_MEMBER = log.ShareGroupMemberMetadataValue(rack_id=None)
-"""What is known of a member before it has said anything."""
+"""Metadata of a member before its first heartbeat."""
 
 
 def check(request: Request, settings: Settings) -> None:
@@ -72,7 +72,7 @@ def refusal(error: Err, words: str | None = None) -> Response:
 
 
 class LongShareHeartbeat(LongHeartbeat[Request]):
-    """One with very many topic names."""
+    """A ShareGroupHeartbeat with very many topic names."""
 
     __slots__ = ()
 
@@ -221,7 +221,7 @@ def _put_epoch(changes: Changes, epoch: int, hashed: int) -> None:
 
 
 def _compute_target(shard: ShardState, changes: Changes) -> None:
-    """Who should have what, where the group's epoch has moved since that was computed last, and the interval allows."""
+    """Compute the target assignment if the group's epoch has increased since the last computation, and the interval has passed."""
     group = changes.group
     assert isinstance(group, ShareGroup)
     latest, topics = group.latest, shard.topics

@@ -1,4 +1,4 @@
-"""Where an empty share group begins, made otherwise and forgotten: AlterShareGroupOffsets and DeleteShareGroupOffsets.
+"""Alteration and deletion of the start offsets of an empty share group: AlterShareGroupOffsets and DeleteShareGroupOffsets.
 
 Source: GroupCoordinatorService.alterShareGroupOffsets and deleteShareGroupOffsets, GroupMetadataManager.completeAlterShareGroupOffsets,
 sharePartitionsEligibleForOffsetDeletion (4.x).

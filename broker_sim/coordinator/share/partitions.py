@@ -100,7 +100,7 @@ def begin(shard: ShardState, changes: Changes, wanted: Wanted) -> None:
 
 
 def start_offsets(shard: ShardState, group: ShareGroup, missing: Wanted) -> dict[tuple[bytes, int], int] | None:
-    """Where partitions that are not initialized begin, if the release lets those of a known topic begin at 0; else None."""
+    """Start offsets of partitions that are not initialized, if the release starts those of a known topic at 0; else None."""
     if not shard.settings.policy.added_share_partitions_start_at_0:
         return None
     known = {*group.latest.initialized, *group.latest.initializing}
@@ -136,7 +136,7 @@ class PersisterWrite(EpochWrite):
 def initialize_commands(
     group_id: str, state_epoch: int, wanted: Wanted, offsets: Mapping[tuple[bytes, int], int] | None = None
 ) -> list[Command]:
-    """What makes states, at the offsets given, else nowhere yet."""
+    """The commands that initialize the states of partitions, at the offsets given; without them the start offsets are not set yet."""
     return [
         Initialize(
             ShareKey(group_id, topic_id, number),

@@ -51,7 +51,7 @@ class Delivery:
         return self.state.is_final and not self.moving
 
     def copy(self) -> Delivery:
-        """Another one that is equal."""
+        """Return a copy that is equal."""
         return Delivery(self.state, self.deliveries, self.member, self.deadline_ms, self.moving)
 
 
@@ -79,11 +79,11 @@ class Batch:
 
     @property
     def size(self) -> int:
-        """How many records it has."""
+        """Number of offsets of the batch."""
         return self.last - self.first + 1
 
     def parted(self) -> dict[int, Delivery]:
-        """Its records one by one, from now on."""
+        """Give each record of the batch a state of its own from now on; returns them by offset."""
         if self.offset_state is None:
             self.offset_state = {offset: self.batch_state.copy() for offset in range(self.first, self.last + 1)}
         return self.offset_state

@@ -34,12 +34,12 @@ from kafka_wire.errors import Err
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = DeliveryState  # looking a member up in its enum is a call
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
-"""What a member may say of a record."""
+"""Types of acknowledgement of a record."""
 
 _REASONS = (Reason.GAP, Reason.ACCEPTED, Reason.RELEASED, Reason.REJECTED, Reason.RENEWED)
 
 _LETTERS = (Reason.REJECTED, Reason.RELEASED, Reason.EXPIRED, Reason.SESSION_CLOSED)
-"""What leaves a dead letter, where that is the end of a record."""
+"""Reasons for which a record that is archived gets a dead letter."""
 
 _BECOMES = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED, RELEASE: AVAILABLE, REJECT: ARCHIVED}
 
@@ -158,7 +158,7 @@ class SharePartition:
 
     @property
     def in_flight(self) -> int:
-        """How many records count against the limit."""
+        """Number of records that count against the limit of records in flight."""
         done = self.complete_count if self.policy.completed_leave_room else 0
         return self.next_offset - self.start_offset - done
 
@@ -292,8 +292,8 @@ class SharePartition:
         return None
 
     def _floor(self, offset: int) -> int | Refusal:
-        """Where the batches begin that an acknowledgement from ``offset`` on concerns: with the last one that begins at or before it,
-        even if that one ends before it (SharePartition.fetchSubMapForAcknowledgementBatch)."""
+        """First offset of the batches that an acknowledgement from ``offset`` on concerns: that of the last one that begins at or
+        before it, even if that one ends before it (SharePartition.fetchSubMapForAcknowledgementBatch)."""
         at = bisect_right(self.batches, offset, key=lambda batch: batch.first)
         if at:
             return self.batches[at - 1].first
@@ -390,13 +390,13 @@ class SharePartition:
         moved.changes.append(Change(first, last, delivery, before, why))
 
     def _counted(self, first: int, last: int) -> int:
-        """How many of these records are at or behind the start offset: `complete_count` has no others."""
+        """Number of these records that are at or behind the start offset; `complete_count` counts no others."""
         return max(0, last + 1 - max(first, self.start_offset))
 
     # what the share coordinator says
 
     def settle(self, moved: Transition) -> None:
-        """It has confirmed a transition."""
+        """Complete a transition that the share coordinator has stored."""
         for _, _, delivery, _, _ in moved.changes:
             delivery.moving = False
             if delivery.state is not ACQUIRED:
@@ -405,7 +405,7 @@ class SharePartition:
         self._advance()
 
     def undo(self, moved: Transition) -> None:
-        """It has refused: all is as it was, and locks end when they would have."""
+        """Undo a transition that the share coordinator has rejected: records get back their states, and locks their deadlines."""
         for first, last, delivery, before, _ in moved.changes:
             if delivery.state.is_final:
                 self.complete_count -= self._counted(first, last)
@@ -446,7 +446,7 @@ class SharePartition:
     # dead letters
 
     def archiving(self) -> list[tuple[int, int, Delivery]]:
-        """What waits for its dead letter: who loads it finds what the one before has not come to."""
+        """The records that wait for their dead letters, also those that an earlier leader of the partition has not written."""
         return [run for batch in self.batches for run in batch.runs() if run[2].state is ARCHIVING]
 
     def lettered(self, first: int, last: int) -> Transition:
@@ -464,7 +464,7 @@ class SharePartition:
     # times
 
     def next_deadline_ms(self) -> int | None:
-        """When the next lock ends."""
+        """Time at which the next lock ends; None without a lock."""
         locks = self._locks
         while locks:
             deadline_ms, _, _, _, delivery = locks[0]

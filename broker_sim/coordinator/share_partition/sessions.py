@@ -69,7 +69,7 @@ class ShareSession:
 
 
 class ShareSessions:
-    """Those of one broker, ``most`` of them at once."""
+    """Share sessions of one broker, at most ``most`` of them at once."""
 
     def __init__(self, most: int) -> None:
         self.most = most

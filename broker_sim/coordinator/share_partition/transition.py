@@ -58,7 +58,7 @@ class Transition:
 
     @property
     def archiving(self) -> list[Change]:
-        """What waits for its dead letter."""
+        """Changes of records that wait for their dead letters."""
         return [change for change in self.changes if change.delivery.state is DeliveryState.ARCHIVING]
 
     @property

@@ -1,4 +1,4 @@
-"""What the share coordinator is asked, each time of one share group in one partition; the answers are `Result`, `Found`, `Summary`."""
+"""Commands to the share coordinator, each for one share group in one partition; the answers are `Result`, `Found`, `Summary`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Summarize:
-    """Where the group is; answered with a `Summary`."""
+    """Read the epochs, the start offset and the count of completed records of a state; answered with a `Summary`."""
 
     key: ShareKey
     leader_epoch: int = -1
@@ -78,7 +78,7 @@ class Found(Result):
 
 @dataclass(frozen=True, slots=True)
 class Summary(Result):
-    """Where a group is; NOWHERE where nothing is known of it."""
+    """The answer to a Summarize: the share group's position in the partition; the start offset is NOWHERE if there is no state."""
 
     state_epoch: int = 0
     leader_epoch: int = 0

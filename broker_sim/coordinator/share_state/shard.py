@@ -212,7 +212,7 @@ class ShareStateShard(LogShard[StateWrite]):
             self._write(token, command, None, _DONE)
 
     def summarize(self, token: int, command: commands.Summarize) -> None:
-        """Where a group is, as far as that is committed."""
+        """Answer a Summarize with the group's position in the partition, as far as it is committed."""
         error = self._malformed(command)
         if error is None and not self._exists(command.key):
             error = _plain(Err.UNKNOWN_TOPIC_OR_PARTITION)

@@ -87,7 +87,7 @@ def applied(state: ShareState | None, value: log.Value | None) -> ShareState | N
 
 
 def snapshot(state: ShareState) -> log.ShareSnapshotValue:
-    """All of a state as a record."""
+    """The record's value with the whole state."""
     return log.ShareSnapshotValue(
         snapshot_epoch=state.snapshot_epoch,
         state_epoch=state.state_epoch,

@@ -69,7 +69,8 @@ def move_group(shard: ShardState, changes: Changes, configured: Configured) -> N
 
 
 def compute_target(shard: ShardState, changes: Changes, configured: Configured) -> str | None:
-    """Who should have what, where the group's epoch has moved since that was computed last. Why that waits, if it does."""
+    """Compute the target assignment if the group's epoch has increased since the last computation. Returns the reason why that is
+    delayed; None if it is not."""
     group = changes.group
     assert isinstance(group, StreamsGroup)
     latest, group_id = group.latest, group.group_id

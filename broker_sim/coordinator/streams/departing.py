@@ -107,7 +107,7 @@ def take_over(shard: ShardState, changes: Changes, old_id: str, new_id: str) -> 
 
 
 def begin(shard: ShardState, group: StreamsGroup) -> None:
-    """It was loaded from the log."""
+    """Begin the sessions of the members of a group that was loaded from the log."""
     begin_sessions(shard, group, shard.streams_setting(group.group_id, "session_timeout_ms"))
 
 

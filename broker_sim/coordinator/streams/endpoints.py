@@ -1,4 +1,4 @@
-"""Which partitions the tasks of each member read, by its user endpoint: what Kafka Streams' interactive queries ask.
+"""Partitions that the tasks of each member read, by its user endpoint, for Kafka Streams' interactive queries.
 
 Source: EndpointToPartitionsManager, StreamsGroup.buildEndpointToPartitions (4.4).
 """

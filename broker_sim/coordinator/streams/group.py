@@ -261,7 +261,7 @@ class StreamsGroup(EpochGroup[StreamsState]):
         return None if self.subscribed(topic) else offset.commit_ts_ms
 
     def tombstones(self, policy: Policy) -> list[Record]:
-        """Those of a group without members."""
+        """The tombstones that delete the group, which has no members."""
         group_id = self.group_id
         return [
             EpochRecord(LAYOUT.target_metadata, log.StreamsGroupTargetAssignmentMetadataKey(group_id), None),
@@ -311,7 +311,7 @@ def target_value(target: Units[TaskKey]) -> log.StreamsGroupTargetAssignmentMemb
 
 
 def current_value(current: Current[TaskKey]) -> log.StreamsGroupCurrentMemberAssignmentValue:
-    """Of active tasks it is stored since when the member has them."""
+    """The record's value with a member's current assignment; active tasks have the epochs at which the member was given them."""
 
     def listed(owned: UnitEpochs[TaskKey], role: str) -> list[log.TaskIds]:
         return [

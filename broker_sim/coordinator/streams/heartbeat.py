@@ -48,7 +48,7 @@ from kafka_wire.messages.k88_streams_group_heartbeat import Status, TaskIds, Tas
 
 Member = log.StreamsGroupMemberMetadataValue
 NEW = Member(None, None, topology_epoch=-1)
-"""What is known of a member before its first heartbeat."""
+"""Metadata of a member before its first heartbeat."""
 
 _MANY_TAGS = 1000
 """From which on a member's record is encoded in pieces."""
@@ -419,7 +419,7 @@ def _stale(group: StreamsGroup, request: Request) -> Iterable[Status]:
 def _more_status(
     shard: ShardState, client: Client, group: StreamsGroup, member_id: str, configured: Configured
 ) -> Iterable[Status]:
-    """What keeps the application from running, and what its operator has to know."""
+    """Yield the statuses that explain why the application can't run, and those for its operator."""
     if configured.problem is not None:
         yield Status(*configured.problem)
     if group.shutdown_by is not None:

@@ -368,7 +368,7 @@ def _subtopology(
 
 
 class _Counts:
-    """How many partitions the internal topics have, decided one from the other. The time for that grows with the topology's size alone:
+    """Numbers of partitions of internal topics, decided one from the other. The time for that grows with the topology's size alone:
     a subtopology is looked at again only where something that it waits for has been decided."""
 
     def __init__(self, topology: Topology, topics: Topics, pace: Pace) -> None:
@@ -378,7 +378,7 @@ class _Counts:
         self.decided: dict[str, int] = {}
 
     def of(self, name: str) -> int:
-        """Of a topic that is there, or decided. Raises Refused for another one."""
+        """Number of partitions of a topic that exists or is decided. Raises Refused for another one."""
         image = self._topics.by_name.get(name)
         count = self.decided.get(name) if image is None else image.partitions
         if count is None:
@@ -386,7 +386,7 @@ class _Counts:
         return count
 
     def most(self, subtopology: log.Subtopology) -> Generator[None, None, int]:
-        """Of the topics that a subtopology reads, in pieces."""
+        """Largest number of partitions of the topics that a subtopology reads, in pieces. Raises Refused if it reads none."""
         most = -1
         for names in chunked(
             chain(subtopology.source_topics, map(_NAME, subtopology.repartition_source_topics)), _PIECE
@@ -455,8 +455,8 @@ class _Counts:
             raise Refused(Err.STREAMS_INVALID_TOPOLOGY, _NO_SINK)
 
     def _readers(self) -> Generator[None, None, dict[str, list[int]]]:
-        """Of repartition topics: the places of the subtopologies that read one and write another. The topics themselves are noted, and
-        those of a fixed number are decided."""
+        """Readers by repartition topic: the places of the subtopologies that read it and write another one. The topics themselves are
+        stored, and those with a fixed number of partitions are decided."""
         readers: dict[str, list[int]] = {}
         for place, subtopology in enumerate(self._subtopologies):
             if self._pace.full():

@@ -98,7 +98,7 @@ def _epoch_holds(state: State, same: bool, again: bool, bumps: bool) -> bool:
 
 
 def _ends() -> dict[tuple[bool, State, bool, bool], State | Err]:
-    """What EndTxn does where no transaction is open: (new flow, state, commit, sent once more) -> verdict."""
+    """Verdicts on an EndTxn without an open transaction: (new flow, state, commit, sent once more) -> state to change to, or error."""
     table: dict[tuple[bool, State, bool, bool], State | Err] = {}
     for commit in (False, True):
         for again in (False, True):
@@ -200,7 +200,7 @@ def fence(shard: TransactionState, transaction: Transaction, on_done: Callable[[
 
 
 def resume(shard: TransactionState, transaction: Transaction) -> None:
-    """One that was found in the log: an open one may time out, one that is decided ends."""
+    """Resume a transaction that was loaded from the log: an open one may time out, one that is decided ends."""
     state = transaction.stored.state
     if state is ONGOING:
         arm_timeout(shard, transaction)

@@ -15,7 +15,7 @@ class TransactionPolicy:
     """One generation of the transaction coordinator."""
 
     value_version: int
-    """Of the records written: 1 has the fields of transaction version 2 (KIP-890, TransactionLog.valueToBytes)."""
+    """Version of the values of records written: 1 has the fields of transaction version 2 (KIP-890, TransactionLog.valueToBytes)."""
     own_flow: int
     """The client version (KIP-890) under which the coordinator itself aborts: a timeout, a second instance of the producer."""
     pending_comes_first: bool

@@ -24,7 +24,7 @@ _CHARACTERS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Of a ListTransactions. ``states`` and ``producer_ids`` None, ``longer_than_ms`` -1, ``pattern`` None: all pass."""
+    """Filters of a ListTransactions. ``states`` and ``producer_ids`` None, ``longer_than_ms`` -1, ``pattern`` None: all pass."""
 
     states: frozenset[State] | None = None
     producer_ids: frozenset[int] | None = None
@@ -44,7 +44,7 @@ class Filters:
 
 
 def filters_of(states: Sequence[str], producer_ids: Sequence[int], longer_than_ms: int, pattern: str | None) -> Filters:
-    """Those of a request: empty ones let all pass, names of states that aren't known none."""
+    """Filters of a request: empty ones let all pass, unknown names of states let none pass."""
     return Filters(
         frozenset(STATES[name] for name in states if name in STATES) if states else None,
         frozenset(producer_ids) if producer_ids else None,

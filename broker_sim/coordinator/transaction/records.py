@@ -1,4 +1,4 @@
-"""What the coordinator writes into ``__transaction_state``: typed here, bytes when it goes to the log and when it comes out of it."""
+"""Records of ``__transaction_state`` as objects, their encoding for the log, and their decoding."""
 
 from __future__ import annotations
 

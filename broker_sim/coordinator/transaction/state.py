@@ -72,7 +72,7 @@ class TransactionState(LogShard[TransactionWrite]):
         return self.settings.append_timeout_ms
 
     def started_ms(self, transaction: Transaction) -> int:
-        """When its transaction began, in ms, as described."""
+        """Start time of the transaction, in ms, as requests describe it."""
         stored = transaction.stored
         if stored.state is EMPTY and self.settings.policy.last_start_is_returned:
             return transaction.last_start_ms

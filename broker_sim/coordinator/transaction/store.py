@@ -1,4 +1,4 @@
-"""What the log has made of a shard's transactional ids, and the one way to it: ``replay``, record by record, live as at a load."""
+"""State of a shard's transactional ids according to the log; it changes by ``replay`` alone, record by record, live as at a load."""
 
 from __future__ import annotations
 
