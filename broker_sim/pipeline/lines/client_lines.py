@@ -19,7 +19,7 @@ JAVA = (
     r"\[(?:Consumer|Producer|AdminClient) (?:instanceId=(?P<instance>[^,\]]+), )?clientId=(?P<client_id>[^,\]]*)(?:,"
     r" groupId=(?P<group>[^\]]*))?(?:, transactionalId=(?P<member>[^\]]*))?\]"
 )
-"""Whose line it is: Java's way."""
+"""Client that wrote the line, in the format of Java's clients."""
 RDKAFKA = r"\|(?P<client_id>[^|#]*)#(?:consumer|producer)-\d+\|"
 """And librdkafka's."""
 
@@ -193,7 +193,7 @@ _OF_ANY_CLIENT = [
     ),
     *(form("producer fenced", rf"(?P<detail>\b{code}\b.*?)[\"'}}]*$", code) for code in _FENCED_CODES),
 ]
-"""Of producers and administrators, too: nothing in these lines is a group's."""
+"""Patterns of lines of any client, also of producers and administrators: nothing in these lines belongs to a group."""
 OF_NO_GROUP = frozenset(form.what for form in _OF_ANY_CLIENT)
 
 CLIENT = LinePatterns(
