@@ -75,7 +75,7 @@ def _spread(calls: list[Call]) -> str:
 
 
 def _errors(call: Call) -> tuple[str, ...]:
-    """What a commit was answered: one error, or several of its partitions."""
+    """Errors of a commit's response, the distinct ones of its partitions among them; its outcome if it has no error."""
     return (
         tuple(dict.fromkeys([call.error, *(row.error for row in call.rows if row.error)]))
         if call.error
