@@ -66,7 +66,7 @@ CACHE = "__pycache__"
 
 @dataclass(frozen=True)
 class ReproduceOptions:
-    """What a user may say."""
+    """Options of `broker-sim reproduce`, as a user sets them."""
 
     input: str
     out: str
@@ -197,7 +197,7 @@ def reproduce(options: ReproduceOptions, steps: Steps) -> Reproduction:
 
 @dataclass
 class _Plan:
-    """What is played, and how it is looked for in the simulated log. ``row``: of a transaction."""
+    """Incident and timeline that are played and then searched for in the simulated log. ``row``: of a transaction."""
 
     chosen: SelectedIncident
     timeline: GroupTimeline
@@ -357,7 +357,8 @@ def steps_of(steps: Steps) -> Steps:
 
 
 def _stuck(chosen: SelectedIncident, timeline: GroupTimeline, mine: Evidence, release: str) -> None:
-    """What happened to the group's offsets partition. What its members did meanwhile came of it, and is left to come of it again."""
+    """Add the jam of the group's offsets partition. Acts of its members meanwhile were a consequence of it, and are left out,
+    so that the simulation brings them about again."""
     finding = chosen.finding
     assert finding.at_ms is not None
     to_ms = finding.to_ms if finding.to_ms is not None else chosen.to_ms
