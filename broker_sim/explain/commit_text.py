@@ -75,7 +75,7 @@ def _spread(calls: list[Call]) -> str:
 
 
 def _errors(call: Call) -> tuple[str, ...]:
-    """Errors of a commit's response, the distinct ones of its partitions among them; its outcome if it has no error."""
+    """Distinct errors of a commit's response and of its partitions; the call's outcome if there is no error."""
     return (
         tuple(dict.fromkeys([call.error, *(row.error for row in call.rows if row.error)]))
         if call.error

@@ -248,7 +248,7 @@ def _draw_holdings(past: History, lane: Lane, holdings: list[Holding]) -> None:
 
 
 def _draw_locks(past: History, of_member: dict[str, Lane]) -> None:
-    """Draw deliveries to members of a share group: a bar from a delivery to its end for records that were alike in all of this."""
+    """Draw deliveries to members of a share group: a bar from a delivery to its end for records with equal times, count and outcome."""
     for member, logs in () if past.deliveries is None else past.deliveries.by_member().items():
         lane = of_member.get(member)
         if lane is None:

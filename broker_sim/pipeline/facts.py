@@ -81,7 +81,7 @@ class ReportFacts:
     committed: dict[Key, list[Row]] = field(default_factory=dict)
     """a partition of a group -> its rows of the table lag."""
     partitions: list[Row] = field(default_factory=list)
-    """log partitions: log_partition, records, first_offset, last_offset, groups; records less than offsets show compaction."""
+    """log partitions, which show compaction: log_partition, records, first_offset, last_offset, groups."""
     neighbours: dict[int, list[str]] = field(default_factory=dict)
     """log partition -> the groups that live in it."""
     disconnected: list[Row] = field(default_factory=list)

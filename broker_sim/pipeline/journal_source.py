@@ -67,7 +67,7 @@ Offsets = dict[str, Any]
 
 @dataclass(frozen=True)
 class JournalOptions:
-    """Options of the source `sim_journal`, as a user sets them."""
+    """Options of the sources `sim_journal` and `sim_journal_skipped`, as a user sets them."""
 
     paths: tuple[str, ...]
     run_id: str | None

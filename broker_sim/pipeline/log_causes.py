@@ -133,7 +133,7 @@ class LoggedRebalance:
     """member -> the reason in its LeaveGroup."""
 
     def held(self) -> Holdup | None:
-        """Wait that delayed the rebalance, if the lines show it."""
+        """Wait that delayed the rebalance; None if the lines do not show it."""
         if self.expired:
             return Holdup("session", self.expired[-1][0] - self.started_ms, [member for _, member in self.expired])
         if self.late and self.closed_ms is not None:

@@ -57,7 +57,7 @@ _AWAY = -2
 _STABLE = {"Consumer": 0, "Share": 0, "Streams": 1}
 """A member's state STABLE as records have it: streams groups count from 1 (StreamsGroup's MemberState.java)."""
 _REVOKING = ("partitionsPendingRevocation", "activeTasksPendingRevocation")
-"""Fields of the partitions that a member is to revoke, in a record of a consumer group and of a streams group."""
+"""Fields of the partitions or tasks that a member is to revoke, in a record of a consumer group and of a streams group."""
 _REMOVALS = {"session_expired": "session", "left": "leave", "revocation_timeout": "rebalance timeout"}
 """Reason why a step of a journal removed members -> kind of wait of the group."""
 _TOPOLOGY = "validatedTopologyEpoch"
@@ -88,7 +88,7 @@ class _Epoch:
     dead: set[str] = field(default_factory=set)
     """members of `missed` whose connections had been closed."""
     removal: str = "removed"
-    """kind of the wait for members of `missed`: `session`, or `removed` if the log does not show why they were removed."""
+    """kind of the wait for members of `missed`: one of `_REMOVALS`, or `removed` if the log does not show why they were removed."""
     ready: bool | None = None
     revoked: _Revoked | None = None
     step: EpochStep | None = None

@@ -108,7 +108,7 @@ def decode(piece: Piece, wanted: RowSelection) -> Decoded:
 
 
 def decode_plainly(piece: Piece, wanted: RowSelection) -> Decoded:
-    """The same, record by record out of protocol's decoders alone: what `decode` is checked against."""
+    """Decode a piece record by record, with the protocol's decoders alone: `decode` is checked against this."""
     faults: list[DecodeFault] = []
     placed: list[tuple[int, Row]] = []
     for index, header in enumerate(headers_at(piece.data, piece.at)):

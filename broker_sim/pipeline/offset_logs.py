@@ -24,10 +24,10 @@ from broker_sim.pipeline.segments import OFFSETS_TOPIC, SegmentFile, Skipped, lo
 __all__ = ["LEAST_BYTES", "FoundLogs", "Log", "Slice", "find_logs", "packed", "share_out"]
 
 LEAST_BYTES = 256 * 1024
-"""A task costs about as much as to read this."""
+"""Bytes whose reading costs about as much as a task."""
 
 FILE_BYTES = 16 * 1024
-"""And a folder with its file as much as this."""
+"""Bytes whose reading costs about as much as a folder with its file."""
 
 _LEAVING = re.compile(rf"{OFFSETS_TOPIC}-[0-9]+\.[0-9a-f]+-(?P<why>delete|future|stray)")
 _WHY = {

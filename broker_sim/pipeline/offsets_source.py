@@ -63,7 +63,7 @@ _STARTS = ("earliest", "latest")
 
 @dataclass(frozen=True)
 class OffsetsOptions:
-    """Options of the source `consumer_offsets`, as a user sets them."""
+    """Options of the sources `consumer_offsets` and `consumer_offsets_skipped`, as a user sets them."""
 
     paths: tuple[str, ...]
     run_id: str | None

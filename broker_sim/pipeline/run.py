@@ -249,7 +249,7 @@ def _elsewhere(spark: SparkSession, remote: bool) -> Iterator[None]:
 
 @contextmanager
 def at_work(spark: SparkSession, *, stop: bool) -> Iterator[None]:
-    """Context for work with a session, which is stopped afterwards if ``stop``. Raises JobFailed if a job of Spark's fails."""
+    """Context for work with a session, which is stopped afterwards if ``stop``. Raises JobFailed if Spark fails."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped,unused-ignore]
 
     try:

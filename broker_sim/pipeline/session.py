@@ -126,7 +126,7 @@ def find_java(environ: Mapping[str, str] | None = None, places: Iterable[str] = 
 
 
 def _candidates(environ: Mapping[str, str], places: Iterable[str]) -> Iterator[tuple[str, Path]]:
-    """Executables of Java with the place where each was found, none twice."""
+    """Executables of Java as (place where it was found, path), none twice."""
     name = "java.exe" if sys.platform == "win32" else "java"
     seen: set[Path] = set()
     for where, path in _all_candidates(environ, places, name):

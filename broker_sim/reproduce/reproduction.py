@@ -308,7 +308,7 @@ def _simulated_transaction(data: Path, row: Row, begin_ms: int, to_ms: int) -> t
 
 
 def _transaction_recurs(row: Row, real: GroupTimeline, findings: list[Finding], shifted: GroupTimeline) -> Recurrence:
-    """The same transactional id, the same end, in the same partitions, for a similar time."""
+    """Recurrence of a transaction: with the same transactional id and end, in the same partitions, for a similar time."""
     mine, other = (
         next((act for act in timeline.acts if act.kind == "transaction"), None) for timeline in (real, shifted)
     )
@@ -382,7 +382,7 @@ def _stuck(chosen: SelectedIncident, timeline: GroupTimeline, mine: Evidence, re
 
 
 def _add_stuck_act(findings: list[Finding], shifted: GroupTimeline) -> None:
-    """The same of the simulated group's life."""
+    """Add the jam of the simulated group's offsets partition to its timeline."""
     for finding in findings:
         if finding.at_ms is None or not shifted.from_ms <= finding.at_ms <= shifted.to_ms:
             continue

@@ -19,15 +19,15 @@ JAVA = (
     r"\[(?:Consumer|Producer|AdminClient) (?:instanceId=(?P<instance>[^,\]]+), )?clientId=(?P<client_id>[^,\]]*)(?:,"
     r" groupId=(?P<group>[^\]]*))?(?:, transactionalId=(?P<member>[^\]]*))?\]"
 )
-"""Client that wrote the line, in the format of Java's clients."""
+"""Pattern of the client that wrote the line, in the format of Java's clients."""
 RDKAFKA = r"\|(?P<client_id>[^|#]*)#(?:consumer|producer)-\d+\|"
-"""And librdkafka's."""
+"""Pattern of the client that wrote the line, in the format of librdkafka."""
 
 KAFKAJS = (
     r"\[kafkajs (?:clientId=(?P<client_id>.*?)(?:, |(?=\])))?(?:groupId=(?P<group>.*?)(?:, |(?=\])))?"
     r"(?:memberId=(?P<member>.*?)(?:, |(?=\])))?(?:broker=|topic=|partition=|\])"
 )
-"""And kafkajs'."""
+"""Pattern of the client that wrote the line, in the format of kafkajs."""
 
 _TP = r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)"
 

@@ -24,7 +24,7 @@ EDGE = 4
 AXIS, ROW, BAR = 18, 32, 20
 """Heights: of the times, of a row, of a bar in it."""
 MANY, CROWD_PX = 80, 8.0
-"""Bars of a row above which those that are within so many pixels are drawn as one."""
+"""Number of bars in a row above which those that share so many pixels are drawn as one."""
 LEGEND = (
     ("prepare", "preparing: members are awaited"),
     ("tick", "a generation was stored: when its rebalance began is not in the log"),

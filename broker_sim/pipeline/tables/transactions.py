@@ -116,7 +116,7 @@ SEEN = TableSchema(
     ),
     "Transactions as their sources have them.",
 )
-"""Schema of the rows that `pipeline.transaction_logs` makes from its logs."""
+"""Schema of the rows that `pipeline.transaction_logs` yields."""
 
 
 def seen_rows(rows: Iterable[Mapping[str, Any]], run_id: str, *, states: bool = True) -> list[dict[str, Any]]:
