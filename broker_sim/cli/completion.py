@@ -38,7 +38,7 @@ complete -c broker-sim -a '(broker-sim completion --words (commandline -opc)[2..
 def candidates(
     parser: argparse.ArgumentParser, words: Sequence[str], more: Callable[[str], Iterable[str]]
 ) -> list[str]:
-    """What may stand in place of the last of ``words``. ``more(command)``: what else may be named behind a command."""
+    """Completions of the last of ``words``. ``more(command)``: further names that a command takes."""
     *before, typed = words or [""]
     command = ""
     for word in before:

@@ -55,7 +55,7 @@ _OF_KAFKA_ALONE = frozenset(
         "zookeeper.connect",
     }
 )
-"""How the processes of a cluster find one another and where they keep files: no client sees a difference."""
+"""Settings of how the processes of a cluster find one another and where they keep files: no client sees a difference."""
 _JAAS = re.compile(r"listener\.name\.([^.]+)\.(plain|scram-sha-256|scram-sha-512)\.sasl\.jaas\.config")
 _LOGIN = re.compile(r"\s*\S*PlainLoginModule\s+required\b((?:\s+\w+\s*=\s*(?:\"(?:[^\"\\]|\\.)*\"|[^\s\";]+))*)\s*;\s*")
 _OPTION = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s\";]+))")
@@ -171,7 +171,7 @@ def _listen(arguments: argparse.Namespace) -> None:
 
 
 def start_lines(cluster: Cluster) -> Iterator[str]:
-    """What a Kafka broker logs when it has started, as far as others wait for it: Testcontainers' modules of several languages."""
+    """Lines that a Kafka broker logs when it has started, those for which others wait: Testcontainers' modules of several languages."""
     for broker in cluster.brokers:
         node = broker.node_id
         yield f"[BrokerLifecycleManager id={node}] The broker has been unfenced. Transitioning from RECOVERY to RUNNING."

@@ -214,7 +214,7 @@ _GROUPS = {
     "scenarios and simulation": ("run", "scenario", "simulate", "explore", "reproduce"),
     "analysis and tools": ("pipeline", "where", "completion"),
 }
-"""How the commands stand in the help."""
+"""Headings and order of the commands in the help."""
 
 
 def _grouped() -> str:
@@ -427,7 +427,7 @@ def _completion(arguments: argparse.Namespace) -> int:
 
 
 def _complete(words: Sequence[str]) -> int:
-    """What may stand in place of the last word, a line each."""
+    """Print the completions of the last word, a line each."""
     from broker_sim.cli.completion import candidates
 
     def more(command: str) -> list[str]:
@@ -518,7 +518,7 @@ def _at_eof(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
 
 
 def _incidents(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What of a cluster is there for incidents, as far as it is asked for."""
+    """Arguments of a cluster for incidents (clock, seed, journal, cluster id), those that the options set."""
     journal = arguments.journal or arguments.control is not None
     clock = None if arguments.clock == "real" else arguments.clock
     given = {"clock": clock, "seed": arguments.seed, "journal": journal or None, "cluster_id": arguments.cluster_id}

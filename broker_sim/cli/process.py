@@ -1,4 +1,4 @@
-"""What `serve` asks of the process it runs in, as far as the system has it: descriptors, signals. Windows has neither as others do."""
+"""Settings of the process of `serve`, as far as the system has them: descriptors, signals. Windows has neither as others do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
 
 OPEN_MAX = 10_240
-"""What macOS gives a process whose hard limit is unlimited (OPEN_MAX of syslimits.h)."""
+"""Descriptors that macOS allows a process whose hard limit is unlimited (OPEN_MAX of syslimits.h)."""
 
 
 def allow_many_connections() -> None:
@@ -39,7 +39,7 @@ def stop_on_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> Non
 
 
 def prepare(cluster: Cluster, loop: asyncio.AbstractEventLoop) -> None:
-    """What makes requests quick and memory small, behind the lines that clients wait for: it is ready while they start."""
+    """Prepare quick requests and small memory, after the lines that clients wait for have been printed: while the clients start."""
     from broker_sim.common.process_memory import collect_rarely, give_back_now_and_then, keep_freed
     from broker_sim.requests.routes import load_handlers
 
@@ -50,7 +50,7 @@ def prepare(cluster: Cluster, loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _load_handlers(loop: asyncio.AbstractEventLoop, modules: Iterator[str], then: Callable[[], None]) -> None:
-    """One in each turn of the loop, so that the first clients are served in between."""
+    """Load the handlers' modules, one in each turn of the loop, so that the first clients are served in between; then call ``then``."""
     if next(modules, None) is None:
         then()
     else:

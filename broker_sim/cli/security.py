@@ -1,4 +1,4 @@
-"""What of `serve` is about security: its options, where users come from, and what is said of them at the start."""
+"""Security of `serve`: its options, the sources of users, and the messages about them at the start."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def summary_of(cluster: Cluster) -> str:
-    """What its clients must do, and what is not verified."""
+    """Summary of the cluster's security: the steps that its clients must take, and the checks that are not made."""
     (broker, *_) = cluster.brokers
     plaintext = [name for name in cluster.listener_names if broker.protocol(name) == "PLAINTEXT"]
     return cluster.security.summary(plaintext)

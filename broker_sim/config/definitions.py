@@ -500,4 +500,4 @@ DOCS = {
     "transactional.id.expiration.ms": "How long an idle transactional id is remembered.",
     "unclean.leader.election.enable": "Whether a replica that is out of sync may lead.",
 }
-"""What the settings do on which the broker acts. The others are kept and shown, and have no effect."""
+"""Effects of the settings on which the broker acts. The others are kept and shown, and have no effect."""

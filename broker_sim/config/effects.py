@@ -1,4 +1,4 @@
-"""What a setting given at the start does here: the broker acts on it, an option of the cluster does it, or it has no effect.
+"""Effects of settings that are given at the start: the broker acts on one, an option of the cluster replaces it, or it has no effect.
 
     startup({"num.partitions": "3", "num.io.threads": "9"}, "4.1").idle        # ["num.io.threads"]
     startup({"authorizer.class.name": "x.Acls"}, "4.1").refused                # ["authorizer.class.name ... there are no ACLs ..."]
@@ -53,7 +53,7 @@ class SettingWarning(UserWarning):
 
 
 def refusal(name: str) -> str | None:
-    """Why the setting is refused at the start, and what to use instead; None for one that is not."""
+    """Reason why a setting is refused at the start, and what to use instead; None for one that is not refused."""
     use = REFUSED.get(_plain(name))
     return None if use is None else f"{name} can't be set by a setting: {use}"
 
@@ -67,7 +67,7 @@ class Startup(NamedTuple):
 
 
 def startup(values: Mapping[str, object], as_version: str) -> Startup:
-    """What becomes of the settings of a cluster of this release, in the order given. Raises ConfigError for an unknown release."""
+    """Sort the settings of a cluster of this release by their effect, in the order given. Raises ConfigError for an unknown release."""
     known = broker_settings(parse_release(as_version))
     result = Startup({}, [], [])
     for name, value in values.items():

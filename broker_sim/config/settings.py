@@ -60,7 +60,7 @@ class ConfigType(enum.IntEnum):
 
 
 class ConfigSource(enum.IntEnum):
-    """Where a value comes from, as DescribeConfigs numbers it (ConfigEntry.ConfigSource)."""
+    """Source of a value, as DescribeConfigs numbers it (ConfigEntry.ConfigSource)."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2

@@ -31,11 +31,11 @@ ENOUGH = 3 * COMMIT_EVERY + COMMIT_EVERY // 2  # in the middle between two commi
 WAIT_S = 20.0
 
 _SCRATCH = "broker-sim-demo-"
-"""How the names of temporary directories begin; the rest of them can't be known beforehand."""
+"""Prefix of the names of temporary directories; the rest of them can't be known beforehand."""
 
 
 class DemoRun:
-    """Who takes part, and what is known of them."""
+    """Participants of a run of the demo, and their state."""
 
     def __init__(self, directory: Path, as_version: str) -> None:
         self.directory = directory

@@ -26,7 +26,7 @@ TOPIC = "orders"
 GROUP = "billing"
 COMMIT_EVERY = 10
 WORK_MS = 20
-"""How long the work on one record takes, until the command ``fast``."""
+"""Milliseconds of work on one record, until the command ``fast``."""
 SESSION_MS = 2000
 HEARTBEAT_MS = 250
 

@@ -1,4 +1,4 @@
-"""What was read and what was committed, and the checks that make the demo more than a show.
+"""Records of what was read and committed, and the checks that make the demo more than a show.
 
 Consumers report a commit before they do anything else, so a line that arrives late makes a check weaker, never wrong.
 """
@@ -50,7 +50,7 @@ class TopicProgress:
             self.committed[partition] = max(self.committed[partition], offset)
 
     def restarted(self, answered: dict[int, int], acknowledged: dict[int, int]) -> None:
-        """What the broker answers after its restart against what had been acknowledged before the kill."""
+        """Check the committed offsets of the broker after its restart against those that it had acknowledged before the kill."""
         for partition, offset in acknowledged.items():
             now = answered.get(partition, 0)
             if now < offset:

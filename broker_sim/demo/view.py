@@ -1,4 +1,4 @@
-"""What the demo prints: lines with a time and an actor, and at the end a picture of what happened to whom when."""
+"""Output of the demo: lines with a time and an actor, and at the end a picture of what happened to whom when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pictures are drawn with, and the pages around them: SVG elements, a time axis, the colours, templates.
+"""Tools for pictures and the pages around them: SVG elements, a time axis, the colours, templates.
 
 * ``canvas``: SVG elements as text; ``sheet``: a canvas with time from left to right, as ``scale`` lays it out
 * ``colours``: the classes that elements are drawn in, for light and dark

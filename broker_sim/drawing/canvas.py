@@ -37,7 +37,7 @@ class Canvas:
         self.parts.append(f"<{tag} {attributes}>{content}</{tag}>" if content else f"<{tag} {attributes}/>")
 
     def group(self, title: str, extra: str = "") -> None:
-        """What is drawn up to ``end_group`` shares a tooltip."""
+        """Begin a group: elements up to ``end_group`` share a tooltip."""
         self.parts.append(f"<g {extra}><title>{escaped(title)}</title>")
 
     def end_group(self) -> None:

@@ -1,4 +1,4 @@
-"""What pictures look like: the classes that elements are drawn in, their colours for light and dark, the font."""
+"""Styles of pictures: the classes that elements are drawn in, their colours for light and dark, the font."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ HUES = (
     ("#d1578a", "#fdf0f5", "#2c1b2c"),
     ("#6b8e23", "#f4f8e8", "#20281a"),
 )
-"""Of generations: the label's colour, and the tint behind the lanes for light and dark."""
+"""Colours of generations: the label's, and the tints behind the lanes for light and dark."""
 
 
 def picture_css() -> str:

@@ -40,7 +40,7 @@ class _Policy:
         self._hashes = {"style-src": [_hash(one) for one in styles], "script-src": list[str]()}
 
     def __html__(self) -> str:
-        """Its place, until all elements are known."""
+        """Placeholder of the policy, until all elements are known."""
         return '<meta http-equiv="Content-Security-Policy">'
 
     __str__ = __html__

@@ -1,4 +1,4 @@
-"""What happened to a group, in words and as a picture: pure functions over the journal's events.
+"""Explanations of what happened to a group, in words and as a picture: pure functions over the journal's events.
 
 * ``explanation``: ``explain`` (why did it rebalance, who held it up, how did it end), ``recent`` (for a wait that failed)
 * ``terminal``: ``timeline``, a drawing in characters; ``picture``: ``svg`` and ``html``, one self-contained file

@@ -1,4 +1,5 @@
-"""Where a group begins to read a partition of which it has no committed offset, at the log's end: what auto.offset.reset=latest does.
+"""Positions at a log's end from which a group begins to read a partition without a committed offset: the effect of
+auto.offset.reset=latest.
 
 One reader for explanations and for the pipeline: `explain.offsets` feeds it events, `pipeline.tables.offset_skips` rows.
 

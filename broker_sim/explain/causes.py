@@ -1,4 +1,4 @@
-"""Why a step of the coordinator happened: the cause in its ``group`` event, with the earlier requests of its clients."""
+"""Causes of the coordinator's steps: the cause in a step's ``group`` event, with the earlier requests of its clients."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ class Causes:
         return result
 
     def closed_ms(self, member: str) -> int | None:
-        """When the connection was closed over which a member sent its last request so far; None if it is open, or unknown."""
+        """Time at which the connection of a member's last request so far was closed; None if it is open, or unknown."""
         call = self.last_call.get(member)
         return None if call is None or call.connection is None else self.closed_at.get(call.connection)
 
@@ -330,7 +330,7 @@ class Causes:
 
 
 def _by_whom(cause: Event, call: Call | None, clients: Set[str | None]) -> str:
-    """Who else than one of these clients sent the request of a step; "" if one of them did, or if the journal lacks the request."""
+    """Sender of the request of a step other than these clients; "" if one of them sent it, or if the journal lacks the request."""
     if number(cause, "request") == BY_HANDLE:
         return HANDLE
     if call is None or not call.client_id or call.client_id in clients:
@@ -362,12 +362,12 @@ def owned(join: Event) -> set[tuple[str, int]]:
 
 
 def delay_of(member: Mapping[str, Any]) -> int:
-    """How long the leader of Connect's workers delays its next assignment, ms; 0 for other members."""
+    """Delay in ms of the next assignment by the leader of Connect's workers; 0 for other members."""
     return number(table(member, "worker"), "delay_ms") or 0
 
 
 def worker_changes(old: Event, new: Event) -> str:
-    """What a worker of Connect says otherwise than before: ``with config offset 7 (it was 5)``."""
+    """Changes of a Connect worker's metadata, as a phrase: ``with config offset 7 (it was 5)``; "" if there is none."""
     changes = []
     for key, called in (("config_offset", "config offset"), ("url", "url")):
         if key in old and key in new and old[key] != new[key]:

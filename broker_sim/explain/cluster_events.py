@@ -1,4 +1,4 @@
-"""What happened around a group: states of logs, leaders, loads, brokers, rules, the clock, notes, messages of a scenario's clients, and
+"""Events around a group: states of logs, leaders, loads, brokers, rules, the clock, notes, messages of a scenario's clients, and
 clients that could not be served."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["ClusterEvents"]
 TROUBLES = {"error": "reported an error", "commit_failed": "could not commit", "lost": "lost its partitions"}
 SHORT_LOAD_MS = 50
 _TIMES = re.compile(r"\btimes=(\d+)\b|, (?:(once)|at most (\d+) times)[,:]")
-"""How often a rule matches at most, as rules write it."""
+"""Limit of a rule's matches, as rules write it."""
 
 
 class ClusterEvents:
@@ -189,7 +189,7 @@ class ClusterEvents:
             self._incident("mark", words)
 
     def _client(self, event: Event) -> None:
-        """What a scenario's client saw; only what went wrong for it."""
+        """Note a report of a scenario's client, only if something went wrong for the client."""
         client, report, words = text(event, "client"), text(event, "reports"), text(event, "text")
         code = number(table(event, "details"), "code")
         if client is None or not (report in TROUBLES or (report == "exited" and code)):
@@ -204,7 +204,7 @@ class ClusterEvents:
         self.past.incidents.append(Incident(kind, self.ts_ms, words, self.order, request=self.request))
 
     def finish(self) -> None:
-        """All that concerns the group, in order."""
+        """Add all spans and incidents that concern the group to its history, in order."""
         past = self.past
         for log, spans in self.log_spans.items():
             if log == past.log:

@@ -75,7 +75,7 @@ def _spread(calls: list[Call]) -> str:
 
 
 def _errors(call: Call) -> tuple[str, ...]:
-    """What a commit was answered: one error, or several of its partitions."""
+    """Distinct errors of a commit's response and of its partitions; the call's outcome if there is no error."""
     return (
         tuple(dict.fromkeys([call.error, *(row.error for row in call.rows if row.error)]))
         if call.error

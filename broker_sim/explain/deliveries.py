@@ -1,4 +1,4 @@
-"""What became of the records of a share group (KIP-932): who had which, how often, who let its lock expire, and what is archived.
+"""Deliveries of the records of a share group (KIP-932): who had which, how often, who let its lock expire, and what is archived.
 
     found = deliveries(events, "shippers")     # of every partition that it has read, every record that was delivered
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 REDELIVERED_AFTER = ("released", "expired", "session closed")
-"""How a delivery ends after which a record is to be delivered again, as long as the group's limit allows."""
+"""Ends of deliveries after which a record is to be delivered again, as long as the group's limit allows."""
 
 
 @dataclass(slots=True, eq=False)
@@ -100,11 +100,11 @@ class SharePartitionHistory:
             yield since[0], None, since[1]
 
     def ends(self) -> Counter[str]:
-        """How deliveries have ended: what by -> how often; "" of those that have not."""
+        """Number of deliveries by their end; "" for those that have not ended."""
         return Counter(delivery.end for deliveries in self.records.values() for delivery in deliveries)
 
     def held(self) -> Iterator[tuple[int, RecordDelivery]]:
-        """What members have now: (offset, delivery)."""
+        """Records that members have acquired now: (offset, delivery)."""
         for offset, all_ in self.records.items():
             if not all_[-1].end:
                 yield offset, all_[-1]

@@ -112,7 +112,7 @@ def _of(partition: SharePartitionHistory, reader: ShareGroupReader) -> list[tupl
 
 
 def _full(partition: SharePartitionHistory, reader: ShareGroupReader) -> Iterator[tuple[int, str]]:
-    """When no member was given records, as members had as many as the group may have in flight, and which members."""
+    """Sentences, with times, about periods in which no member was given records, as the limit of records in flight was reached."""
     for from_ms, to_ms, had in partition.full():
         lasted = (reader.last_ms if to_ms is None else to_ms) - from_ms
         if lasted < _WORTH_TELLING_MS:
@@ -137,7 +137,7 @@ def _lost(log: str, part: str, first: int, last: int, start: int) -> str:
 
 
 def _skipped(skipped: Iterable[Skipped]) -> list[tuple[int, str]]:
-    """What the group passed over; partitions with the same reason and time share an entry."""
+    """Sentences, with times, about records that the group passed over; partitions with the same reason and time share an entry."""
     alike: dict[tuple[object, ...], list[Skipped]] = {}
     for one in sorted(skipped, key=lambda one: (one.ts_ms, one.log)):
         alike.setdefault((one.ts_ms, one.reset, one.anew, one.acquired > 0), []).append(one)

@@ -85,7 +85,7 @@ class MemberSnapshot:
 
     @classmethod
     def of(cls, row: Event) -> MemberSnapshot:
-        """What the event shows of a member."""
+        """The member as an event shows it."""
         has, revoking, missing = (_tasks(row, tasks) if "tasks" in row else _units(row, some) for tasks, some in _OWNED)
         return cls(
             text(row, "member") or "?",
@@ -162,7 +162,7 @@ class EpochStep:
 
     @property
     def removed_by(self) -> Kind:
-        """Why: "session_expired", "revocation_timeout", "left" (a request), "unknown"."""
+        """Reason of the removal: "session_expired", "revocation_timeout", "left" (a request), "unknown"."""
         timer = REMOVED_BY.get(text(self.cause, "timer"))
         return timer or ("left" if text(self.cause, "api") is not None else "unknown")
 
@@ -240,7 +240,8 @@ class EpochSteps:
 
 @dataclass(slots=True)
 class Holding:
-    """What a member of an epoch-based group had, was to give up and had not yet, from when to when (None: to the end)."""
+    """Assignment of a member of an epoch-based group in a period (``to_ms`` None: to the end): partitions or tasks that it had, was to
+    revoke and had not yet."""
 
     from_ms: int
     to_ms: int | None
@@ -280,7 +281,7 @@ _OWNED = (
     ("tasks_pending_revocation", "pending_revocation"),
     ("tasks_pending_assignment", "pending_assignment"),
 )
-"""Where a member's event has what it has, is to revoke and is to get: as tasks, else as partitions."""
+"""Fields of a member's event for its assignment, what it is to revoke and what it is to get: as tasks, else as partitions."""
 
 
 def _objects(event: Event) -> Iterable[Event]:

@@ -1,4 +1,4 @@
-"""What happened to an epoch-based group, in words: which members raised its epoch, and which waited for whose partitions or tasks.
+"""History of an epoch-based group, in words: which members raised its epoch, and which waited for whose partitions or tasks.
 
 It is read from the journal's events ``epochs``. A partition that a member should have and hasn't is a wait; the member that has it, or
 has been asked to revoke it and has not acknowledged that, is the one that it waits for. Of a streams group (KIP-1071) these are tasks:
@@ -35,7 +35,7 @@ _OUT = {
     "join": "it did not rejoin within its rebalance timeout",
     "unsynced": "it sent no SyncGroup within its rebalance timeout",
 }
-"""Why a member was removed, by the timer that removed it."""
+"""Reasons why a member was removed, by the timer that removed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class _EpochReader:
         return "; ".join(clauses) or self._changed(step)
 
     def _end(self, step: EpochStep) -> str:
-        """Why the group is not epoch-based from here on: it was unloaded, deleted or converted."""
+        """Reason why the group is not epoch-based from this step on: it was unloaded, deleted, Dead or downgraded."""
         if step.unloaded:
             return "the group's coordinator was unloaded"
         if text(step.cause, "api") == "DeleteGroups":
@@ -204,7 +204,7 @@ class _EpochReader:
         return f"{names} left" if api is not None else f"{names} is no longer a member"
 
     def _by(self, step: EpochStep) -> str:
-        """Which client, or the test, sent the request of a step; "" where the journal lacks it."""
+        """Clause with the sender of a step's request, a client or the test; "" if the journal lacks the request."""
         request = number(step.cause, "request")
         if request == BY_HANDLE:
             return f" by {HANDLE}"
@@ -212,7 +212,7 @@ class _EpochReader:
         return "" if client is None else f" by {caller(client)} ({text(step.cause, 'api')})"
 
     def _end_of_session(self, step: EpochStep) -> str:
-        """When a member whose session expired was heard of last, whether its connection had been closed, and what had no owner."""
+        """Clause about a member whose session expired: its last request, the end of its connection, and what had no living owner."""
         member = step.before[step.removed[0]]
         words = self.last.words(member.member)
         if text(step.cause, "timer") != "session" or not words:
@@ -223,7 +223,7 @@ class _EpochReader:
         return f" ({words})"
 
     def _changed(self, step: EpochStep) -> str:
-        """What else than its members has moved its epoch."""
+        """Change that raised the group's epoch, other than that of its members."""
         others = [
             f"{self.names[member]} subscribes to {joined(now)} now (before: {joined(was)})"
             for member, (was, now) in step.subscribed.items()
@@ -311,7 +311,7 @@ class _EpochReader:
             self.waits.setdefault(key, _Wait(step.ts_ms, key[1], owner))
 
     def _wait_over(self, step: EpochStep, member: str, owner: str, since_ms: int, units: list[Unit]) -> str:
-        """How long a member waited for what another one had, and what ended the wait."""
+        """Clause about a member's wait for partitions or tasks that another one had: its length, and what ended it."""
         waiting, holding = self.names.get(member, member), self.names.get(owner, owner)
         words = f"{waiting} waited {duration_text(step.ts_ms - since_ms)} for {_unit_words(units)}, "
         if owner in step.removed and step.removed_by == "session_expired":
@@ -345,7 +345,7 @@ class _EpochReader:
         self.unsettled = None
 
     def _describe_unsettled(self, what: _Unsettled, until_ms: int, *, over: bool) -> None:
-        """Who held the group up, and until when."""
+        """Describe a period in which the group was not Stable: the members that delayed it, and until when."""
         if until_ms - what.from_ms < _LONG_MS:
             return
         lasted = duration_text(until_ms - what.from_ms)
@@ -396,7 +396,7 @@ class _EpochReader:
 
 
 def _without_others(member: MemberSnapshot, members: Mapping[str, MemberSnapshot]) -> list[Unit]:
-    """What a member has and no other one: of tasks the active ones."""
+    """Partitions or active tasks that a member has and no other one does."""
     others = {
         unit for other in members.values() if other.member != member.member for unit in other.has | other.revoking
     }
@@ -404,7 +404,7 @@ def _without_others(member: MemberSnapshot, members: Mapping[str, MemberSnapshot
 
 
 def holding_words(who: str, has: frozenset[Unit], revoking: frozenset[Unit], missing: frozenset[Unit]) -> str:
-    """What a member has, is to give up and waits for: ``app-1 has task 0_0, is to give up task 0_1``."""
+    """Assignment of a member in words: what it has, is to give up and waits for: ``app-1 has task 0_0, is to give up task 0_1``."""
     parts = (("has", has), ("is to give up", revoking), ("waits for", missing))
     return f"{who} " + ", ".join(f"{what} {_unit_words(sorted(units))}" for what, units in parts if units)
 

@@ -81,9 +81,9 @@ class Call:
     stored: set[str] = field(default_factory=set)
     """The partitions whose offsets were published for it."""
     rows: list[Row] = field(default_factory=list)
-    """What its answer says of each partition, member or group; empty where it says one thing of all, or is not known."""
+    """Results of the response for each partition, member or group; empty if it has one result for all, or is not known."""
     why: str = ""
-    """Why it was refused, as a clause; "" if unknown, or if its error says it."""
+    """Reason of a refusal, as a clause; "" if it is unknown, or if the error is reason enough."""
     creates_topic: bool = False
     """Whether it is the FindCoordinator that creates the internal topic: Kafka answers it COORDINATOR_NOT_AVAILABLE."""
     body: Event = field(default_factory=dict, repr=False)
@@ -95,7 +95,7 @@ class Call:
 
     @property
     def offsets(self) -> dict[str, int]:
-        """What an OffsetCommit or TxnOffsetCommit commits: ``orders-0`` -> offset."""
+        """Offsets that an OffsetCommit or TxnOffsetCommit commits: ``orders-0`` -> offset."""
         result: dict[str, int] = {}
         names = self.names
         for topic in items(self.body, "topics"):
@@ -188,7 +188,7 @@ class GroupSnapshot:
 
     @classmethod
     def of(cls, value: object) -> GroupSnapshot | None:
-        """What the event shows; None where the group did not exist."""
+        """The group as an event shows it; None if the group did not exist."""
         if not isinstance(value, Mapping):
             return None
         members = {

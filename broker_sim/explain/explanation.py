@@ -1,4 +1,4 @@
-"""What happened to a group, in words: ``explain`` for an operator who asks why, ``recent`` for a wait or a test that failed.
+"""Explanation of a group's history, in words: ``explain`` for an operator, ``recent`` for a wait or a test that failed.
 
 Both are functions of a list of journal events. They never raise for what the events hold, or lack.
 """
@@ -45,7 +45,7 @@ _EPOCH = re.compile(r"epoch (\d+): ")
 
 
 def explain(events: Iterable[Event], group: str, generation: int | None = None, width: int = 100) -> str:
-    """Why the group rebalanced, who held it up, for how long and how it ended; of one ``generation`` or of all.
+    """Explain why the group rebalanced, who held it up, for how long and how it ended; of one ``generation`` or of all.
 
     Lines are not longer than ``width``. Times are UTC. Names a group or generation that the journal does not have.
     """
@@ -99,7 +99,7 @@ def _dated(entries: Iterable[epochs.TimelineEntry]) -> list[Paragraph]:
 
 
 def _shared_entries(events: list[Event], past: History, things: list[tuple[int, str]]) -> list[epochs.TimelineEntry]:
-    """Of a share group: what moved its epoch, and what became of its records."""
+    """Entries about a share group: changes of its epoch, and deliveries of its records."""
     by_epochs = epochs.summary(events, past.group, _statics(past))
     moved = [] if by_epochs is None else by_epochs[1]
     return _entries(past, [*moved, *(epochs.TimelineEntry(ts_ms, words) for ts_ms, words in things)])
@@ -117,7 +117,7 @@ def _journal_by_epochs(past: History) -> list[str]:
 
 
 def _commits_by_epochs(past: History) -> list[str]:
-    """Its commits, if the header of a classic group doesn't have them."""
+    """Sentences about the group's commits, unless the header of a classic group has them."""
     return [] if past.existed else commit_words(past, past.commits)
 
 
@@ -145,8 +145,8 @@ def _entries(
 
 
 def _transactions(past: History, *, committed: bool = True) -> Iterator[Paragraph]:
-    """Those that did not end as meant, or blocked readers; and what their producers were refused outside of them. ``committed``: also
-    those that were committed, and so only slow."""
+    """Paragraphs about transactions that did not end as meant, or blocked readers, and about requests of their producers that were
+    refused outside of them. ``committed``: also about those that were committed, and so only slow."""
     for transaction in past.transactions:
         if is_trouble(transaction, past.last_ms) and (committed or transaction.result != "committed"):
             yield Paragraph(
@@ -199,7 +199,7 @@ def header(past: History) -> str:
 
 
 def standing(past: History) -> str:
-    """How the group is at the journal's end: ``Stable in generation 7, 3 members: app-1 (leader), app-2 and app-3``."""
+    """State of the group at the journal's end: ``Stable in generation 7, 3 members: app-1 (leader), app-2 and app-3``."""
     now = past.now
     if now is None and past.epochs:
         _, state, epoch = past.epochs[-1]
@@ -246,7 +246,7 @@ def _generation_paragraphs(past: History, generation: int) -> list[str]:
 
 
 def _epoch_paragraphs(past: History, entries: list[epochs.TimelineEntry], epoch: int) -> list[Paragraph]:
-    """What happened in one epoch of an epoch-based group: from its entry on until the next epoch's."""
+    """Paragraphs about one epoch of an epoch-based group: from its entry on until the next epoch's."""
     known = {int(match[1]): place for place, entry in enumerate(entries) if (match := _EPOCH.match(entry.text))}
     if epoch not in known:
         has = (

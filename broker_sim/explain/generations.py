@@ -74,7 +74,7 @@ class Generation:
     left_ms: int | None = None
     place: int | None = None
     before_stored_ms: int | None = None
-    """When the record before was written: this rebalance began later."""
+    """Time at which the record before was written: this rebalance began later."""
 
     @property
     def missing(self) -> int | None:

@@ -214,7 +214,7 @@ class _HistoryReader:
         self.history.now = after
 
     def _before(self, shown: GroupSnapshot | None) -> GroupSnapshot | None:
-        """What we saw last, where that fits what the event shows: it knows all members of a large group."""
+        """Snapshot before a step: the last one, which has all members of a large group, if it fits the event's; else the event's."""
         last = self.history.now
         if last is None or shown is None:
             return shown

@@ -1,5 +1,5 @@
-"""What delayed a rebalance: for which members it waited, in which order, for how long. Explanations and the pipeline's findings both
-use this.
+"""Waits that delayed a rebalance: for which members it waited, in which order, for how long. Explanations and the pipeline's findings
+both use this.
 
 Rules:
 1. The cause is read from the steps that ended a wait, never from how long a phase took: an expired session, a member that rejoined,
@@ -55,7 +55,7 @@ HOLDUPS: dict[What, str] = {
     "log": "for the log to store the assignment",
     "unknown": "unknown",
 }
-"""What a rebalance waited for."""
+"""Kinds of waits of a rebalance, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +158,12 @@ PERHAPS_ALIVE = (
 )
 """Advice about an expired session whose connection was not closed."""
 LEAVING_HEARTBEAT = "leaving heartbeat"
-"""How a member of an epoch-based group leaves, in the place of a LeaveGroup."""
+"""Name of the request with which a member of an epoch-based group leaves, in place of a LeaveGroup."""
 
 
 def in_words(what: str, who: str, several: bool, closed: bool = False, leave: str = "LeaveGroup") -> str:
-    """What was waited for, as a clause: ``until the session of app-1 expired``. ``who``: their names; ``several``: more than one;
-    ``closed``: whether their connections had been closed before, without a ``leave``."""
+    """Wait of a rebalance, as a clause: ``until the session of app-1 expired``. ``who``: the members' names; ``several``: more than
+    one; ``closed``: whether their connections had been closed before, without a ``leave``."""
     if what in _ENDED_BY_TIMERS:
         plural = "s" if several else ""
         words = {
@@ -183,7 +183,7 @@ def in_words(what: str, who: str, several: bool, closed: bool = False, leave: st
 
 
 def dead_in_words(who: str, until: str, several: bool, *, closed: bool = True, ended: bool = True) -> str:
-    """Which members of an epoch-based group were dead, and ``until`` when their sessions ran, as a clause. ``closed``: whether their
+    """Clause about dead members of an epoch-based group, and ``until`` when their sessions ran. ``closed``: whether their
     connections had been closed; else only their heartbeats were missing. ``ended``: whether the sessions have."""
     its = "their sessions" if several else "its session"
     ran = ("ran" if ended else "run" if several else "runs") + f" until {until}"
@@ -202,8 +202,8 @@ def kept_in_words(
 
 
 def advice(what: str, closed: bool = False, *, consumers: bool = True, static: bool = False) -> str:
-    """What may be done about a wait: ``what`` of a Holdup, ``closed``: whether connections were closed before sessions expired;
-    ``consumers``: whether the group's members are any; ``static``: whether all that were waited for have a group.instance.id."""
+    """Advice about a wait: ``what`` of a Holdup, ``closed``: whether connections were closed before sessions expired;
+    ``consumers``: whether the group's members are consumers; ``static``: whether all members waited for have a group.instance.id."""
     if what == "session" or (closed and what in _ENDED_BY_TIMERS):
         words = (
             "No LeaveGroup arrived: if a member ends without one, its group waits until its session expires. A shutdown that closes"

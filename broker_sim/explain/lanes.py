@@ -124,7 +124,7 @@ def _mark(
 
 
 def _folded(canvas: Canvas, lane: Lane, y: float, height: float, left: float, scale: Scale) -> None:
-    """How many of them were members, waited in JoinGroup and in SyncGroup: three areas."""
+    """Draw the numbers of a lane's clients that were members, waited in JoinGroup and in SyncGroup: three areas."""
     columns = int(scale.width / FOLD_STEP) + 1
     most = max(lane.folded, 1)
     for style, intervals, what in (

@@ -1,4 +1,4 @@
-"""When members of an epoch-based group were heard of last: their requests, and whether the connections of these were closed.
+"""Last requests of the members of an epoch-based group, and whether the connections of these were closed.
 
 Rules:
 1. A member is dead if the connection of its last request was closed without a leaving heartbeat: its session goes on without it. A
@@ -63,18 +63,19 @@ class LastRequests:
         self._loaded_ms = ts_ms
 
     def died_ms(self, member: MemberSnapshot) -> int | None:
-        """When the connection of its last request was closed, if it is dead since (rule 1)."""
+        """Time at which the connection of a member's last request was closed, if the member is dead since then (rule 1); else None."""
         last = self._last.get(member.member)
         closed_ms = None if last is None or member.epoch == LEFT_FOR_A_WHILE else self._closed.get(last.connection)
         return closed_ms if closed_ms is not None and closed_ms > self._loaded_ms else None
 
     def session_ends_ms(self, member: MemberSnapshot) -> int | None:
-        """When its session ends unless it sends a heartbeat before; None where that is not known."""
+        """Time at which a member's session ends unless it sends a heartbeat before; None if that is not known."""
         since_ms, session_ms = self._heartbeats.get(member.member), number(member.shown, "session_timeout_ms")
         return None if since_ms is None or session_ms is None else max(since_ms, self._loaded_ms) + session_ms
 
     def words(self, member: str) -> str:
-        """``its last request was a ConsumerGroupHeartbeat at 10:00:03.000; its connection was closed at ..``; "" where it sent none."""
+        """Clause about a member: ``its last request was a ConsumerGroupHeartbeat at 10:00:03.000; its connection was closed at ..``; ""
+    if it sent none."""
         last = self._last.get(member)
         if last is None:
             return ""

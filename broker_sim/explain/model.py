@@ -1,4 +1,4 @@
-"""What a group's history consists of. Times are ms of the broker's clock; members are named by their ids."""
+"""Data of a group's history. Times are ms of the broker's clock; members are named by their ids."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Arrival:
 
 @dataclass(slots=True)
 class Removal:
-    """``why``: session, left, rebalance_timeout, sync_timeout, max_size_reached, unknown. ``calls``: the requests that it sent
+    """Removal of a member. ``why``: session, left, rebalance_timeout, sync_timeout, max_size_reached, unknown. ``calls``: its requests
     while the group waited for its JoinGroup, the last one first; ``deleted``: topics that had been deleted by then, and when."""
 
     member: str
@@ -112,7 +112,7 @@ class Rebalance(Phases):
 
     @property
     def also(self) -> list[Cause]:
-        """What else happened in the join phase, besides members that rejoined."""
+        """Other causes within the join phase, besides members that rejoined."""
         passed_over = ("unknown", "rejoined", "leader_rejoined", "appended", "rebalance_timer")
         return [cause for cause in self.within if cause.kind not in passed_over]
 
@@ -122,7 +122,7 @@ class Rebalance(Phases):
 
     @property
     def sync_error(self) -> str | None:
-        """What the leader's SyncGroup was answered, if that was an error."""
+        """Error of the response to the leader's SyncGroup; None if it had none."""
         return None if self.leader_sync is None else self.leader_sync.error
 
 
@@ -209,7 +209,7 @@ class History:
     existed: bool = False
     transactions: list[TransactionHistory] = field(default_factory=list)  # that commit for it, or that it waited for
     transaction_requests: list[TransactionRequest] = field(default_factory=list)
-    """Of the same transactional ids, outside of transactions: refused ones, and those that a rule hit."""
+    """Requests of the same transactional ids outside of transactions: refused ones, and those that a rule matched."""
     deliveries: Deliveries | None = None  # of a share group: what became of its records
     blocked: list[BlockedStableOffset] = field(default_factory=list)  # last stable offsets at which its members waited
 

@@ -116,7 +116,7 @@ def _rebalances(past: History) -> Iterator[Moment]:
 
 
 def _also(past: History, rebalance: Rebalance) -> Iterator[Moment]:
-    """What happened while the window was open; who did the same one after the other shares a line."""
+    """Moments while the window was open; members that did the same one after the other share a line."""
     causes = [cause for cause in rebalance.also if cause.kind in ("left", "session_expired", "joined", "replaced")]
     for (kind, by), group in groupby(causes, key=lambda cause: (cause.kind, cause.by)):
         run = list(group)
@@ -234,7 +234,7 @@ def disconnected_words(past: History) -> list[str]:
 
 
 def _long_poll_ms(call: Call) -> int:
-    """How long the client allows the broker to wait for records: a ShareFetch without a response until then is no trouble."""
+    """Milliseconds that the client allows the broker to wait for records: a ShareFetch without a response until then is no trouble."""
     return number(call.body, "max_wait_ms") or 0
 
 

@@ -44,7 +44,7 @@ _ONE_START_MS = 1000
 
 @dataclass(slots=True)
 class _Position:
-    """Where a client reads a partition. ``given``: whether an answer since has brought records; ``error``: of the last answer."""
+    """Position of a client in a partition. ``given``: whether a response since then had records; ``error``: the last response's."""
 
     offset: int
     given: bool = False
@@ -138,7 +138,7 @@ class Offsets:
                 self._found.append((ts_ms, order, words))
 
     def _own(self, members: Iterable[object]) -> None:
-        """Whose partitions are whose, as far as these members go."""
+        """Note the owners of partitions, and the topics of clients, from these members."""
         for row in members:
             member = text(row, "member") if isinstance(row, Mapping) else None
             if member is None or not isinstance(row, Mapping):
@@ -374,7 +374,7 @@ class Offsets:
 
 
 def _together(begun: Iterable[Beginning]) -> list[list[Beginning]]:
-    """Those of one client that begin at the same time, and for the same reason."""
+    """Beginnings in groups: those of one client at the same time, and for the same reason."""
     together: list[list[Beginning]] = []
     last: dict[tuple[Reader, str], list[Beginning]] = {}
     for beginning in begun:
@@ -387,7 +387,7 @@ def _together(begun: Iterable[Beginning]) -> list[list[Beginning]]:
 
 
 def _began(name: str, some: list[Beginning]) -> str:
-    """That a member begins at the log's end, and what lies before."""
+    """Sentence about a member that begins at the log's end, and about the records before."""
     some = sorted(some, key=lambda beginning: beginning.log)
     where = shortened(f"{beginning.log} from {beginning.to_offset}" for beginning in some)
     words = (
@@ -430,7 +430,7 @@ def _skipped(name: str, skip: _Skip) -> str:
 
 
 def _start_offsets(call: Call) -> str:
-    """What a client has made of a share group's start offsets."""
+    """Sentence about a client's change, or deletion, of a share group's start offsets."""
     topics = [topic for topic in items(call.body, "topics") if isinstance(topic, Mapping)]
     if call.api == "DeleteShareGroupOffsets":
         names = shortened(text(topic, "topic_name") or "?" for topic in topics)

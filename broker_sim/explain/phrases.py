@@ -52,7 +52,7 @@ def times(number: int) -> str:
 
 
 def late_to_rejoin(*, retries: bool = False, whose: str = "its", protocol_type: str = "") -> str:
-    """What may keep a client that heartbeats from rejoining, as a clause. ``retries``: whether commits of it were refused meanwhile."""
+    """Reasons that may keep a client that heartbeats from rejoining, as a clause. ``retries``: whether its commits were refused."""
     if is_other(protocol_type):
         return f"{whose} process may have been busy with what it had to stop first (a broker does not see with what)"
     may = [
@@ -64,7 +64,7 @@ def late_to_rejoin(*, retries: bool = False, whose: str = "its", protocol_type: 
 
 
 def fault_words(call: Call) -> str:
-    """What a rule of a fault did to a call, else "": equal answers of rules and of brokers differ in nothing else."""
+    """Effect of a fault's rule on a call, else "": equal responses of rules and of brokers differ in nothing else."""
     return f" [fault: {call.faults[-1]}]" if call.faults else ""
 
 

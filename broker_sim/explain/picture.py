@@ -71,7 +71,7 @@ EPOCH_LEGEND = {
     "complete": "reconciling: members give up and take over",
     "stable": "Stable, a colour for each epoch",
 }
-"""Of groups whose coordinator assigns."""
+"""Legend of the phases of groups whose coordinator assigns."""
 
 
 def svg(events: Iterable[Event], group: str) -> str:

@@ -35,7 +35,7 @@ SAME_MS = 20
 
 
 def rebalance_text(past: History, rebalance: Rebalance, *, dated: bool = True) -> str:
-    """Why it began (``dated``: and when), who held it up, how it ended."""
+    """Paragraph about a rebalance: why it began (``dated``: and when), who held it up, how it ended."""
     sentences = [_beginning(past, rebalance, dated), *_window(past, rebalance), *_assignment(past, rebalance)]
     sentences += [
         _ending(past, rebalance),
@@ -226,7 +226,7 @@ def _removed(past: History, rebalance: Rebalance, removal: Removal) -> str:
 
 
 def _seen_of(past: History, rebalance: Rebalance, removal: Removal) -> str:
-    """What arrived from a member that did not rejoin, and at most what that may mean: what its process did, no broker sees."""
+    """Clause about the requests of a member that did not rejoin, and their possible reasons: no broker sees what its process did."""
     calls = [call for call in removal.calls if call.api != "SyncGroup"]  # of the generation before, in the same ms
     beats = [call for call in calls if call.api == "Heartbeat"]
     refused = [call for call in calls if call.api in ("OffsetCommit", "TxnOffsetCommit") and call.failed]
@@ -342,7 +342,7 @@ def _ending(past: History, rebalance: Rebalance) -> str:
 
 
 def failure_reason(past: History, rebalance: Rebalance) -> str:
-    """Why a rebalance never became Stable: a clause that is the same for the same reason."""
+    """Reason why a rebalance never became Stable: a clause that is the same for the same reason."""
     sync = rebalance.leader_sync
     stored_late = rebalance.ended_by is not None and rebalance.ended_by.kind == "append_failed"
     states = [span for span in rebalance.conditions if span.kind == "state"]
@@ -416,7 +416,7 @@ def _meanwhile(past: History, rebalance: Rebalance) -> list[str]:
 
 
 def life_of(past: History, rebalance: Rebalance) -> str:
-    """How a generation that became Stable lived: how long, its commits, what failed."""
+    """Sentences about a generation that became Stable: how long it was, its commits, and requests that failed."""
     if rebalance.end != "stable" or rebalance.ended_ms is None:
         return ""
     following = rebalance.following
@@ -445,7 +445,7 @@ def life_of(past: History, rebalance: Rebalance) -> str:
 
 
 def _end_of_group(past: History, ts_ms: int) -> str:
-    """How the group ended there: deleted, converted to the other protocol, or unloaded from this coordinator."""
+    """End of the group at this time: deleted, converted to the other protocol, or unloaded from this coordinator."""
     ends = (incident.text for incident in past.incidents if incident.kind == "deleted" and incident.ts_ms == ts_ms)
     return next(ends, "its coordinator was unloaded")
 
@@ -486,7 +486,7 @@ def unstable(stretch: RebalanceSeries) -> str:
 
 
 def _reasons(past: History, stretch: RebalanceSeries) -> str:
-    """Why the rebalances failed; where some became Stable: why the next ones began."""
+    """Reasons why the rebalances failed; if some became Stable, why the next ones began."""
     run, last = stretch.rebalances, stretch.last
     if stretch.stable_ms is None:
         reasons = Counter(failure_reason(past, rebalance) for rebalance in run)

@@ -64,19 +64,19 @@ Kind = Literal[
     "deleted",
     "unknown",
 ]
-"""Why a step of the coordinator happened."""
+"""Kinds of causes of the coordinator's steps."""
 
 End = Literal["", "stable", "empty", "failed", "moved", "dead"]
-"""How a rebalance ended; "" while it is in progress."""
+"""End of a rebalance; "" while it is in progress."""
 
 Turn = Literal["found", "began", "within", "closed", "ended"]
-"""What a step did to a rebalance: the first step found it in progress, began it, happened during its join phase, ended the join phase,
+"""Effect of a step on a rebalance: the first step found it in progress, began it, happened during its join phase, ended the join phase,
 ended the rebalance. One step may do several of these, in this order."""
 
 
 @dataclass(slots=True)
 class Cause:
-    """Why a rebalance began, or what else happened during its join phase. Fields that ``kind`` does not need may be unset."""
+    """Cause of a rebalance, or another event during its join phase. Fields that ``kind`` does not need may be unset."""
 
     kind: Kind
     ts_ms: int

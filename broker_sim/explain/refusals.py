@@ -1,4 +1,4 @@
-"""Why a request to an epoch-based group was refused: its error as a reason, with the members, limits and times that it is about.
+"""Reasons why requests to an epoch-based group were refused: the error as a reason, with the members, limits and times concerned.
 
 Rules:
 1. What the journal shows of the group comes first: who holds a group.instance.id and until when, when a member was removed and why,
@@ -135,7 +135,7 @@ class Refusals:
 
 
 def _full(size: int, setting: str, said: str) -> str:
-    """Why a group takes no more members; ``said``: the broker's words, which may have the limit."""
+    """Reason why a group takes no more members; ``said``: the broker's words, which may have the limit."""
     limit = _NUMBER.findall(said)
     allows = f"{setting} is {limit[-1]}" if limit else f"{setting} allows no more"
     return f"the group has {count(size, 'member')}, and {allows}"

@@ -42,7 +42,7 @@ class _Refusals:
 
 
 class RefusedClients:
-    """Those of a journal, in its order."""
+    """Refused clients of a journal, in its order."""
 
     def __init__(self) -> None:
         self._found: dict[_Key, _Refusals] = {}
@@ -59,19 +59,19 @@ class RefusedClients:
         found.last_ms = ts_ms
 
     def of(self, clients: Collection[str]) -> list[Incident]:
-        """Those of these client ids."""
+        """Refusals of the clients with these ids."""
         return _incidents(found for (_, client_id, _), found in self._found.items() if client_id in clients)
 
     def all(self) -> list[Incident]:
-        """Those of every client."""
+        """Refusals of all clients."""
         return _incidents(self._found.values())
 
     def lines(self) -> list[str]:
-        """Those of every client, a line each."""
+        """Refusals of all clients, a line each."""
         return [f"{clock(incident.ts_ms)}  {incident.text}" for incident in self.all()]
 
     def of_the_only_one(self) -> list[Incident]:
-        """Those of the only client that was refused; none if there were several."""
+        """Refusals of the only client that was refused; [] if there were several."""
         clients = {(place, client_id) for place, client_id, _ in self._found}
         return self.all() if len(clients) == 1 else []
 

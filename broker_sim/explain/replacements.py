@@ -21,7 +21,7 @@ from broker_sim.explain.phrases import joined, shortened
 __all__ = ["ReplacementNote", "replacement_notes"]
 
 _OUT = ("FENCED_INSTANCE_ID", "UNKNOWN_MEMBER_ID")
-"""What a static member that was replaced is answered: some requests name the instance, some the member id alone."""
+"""Errors of a static member that was replaced: some requests name the instance, some the member id alone."""
 
 _APART_MS = 60_000
 """Replacements that are further apart are two series."""
@@ -40,7 +40,7 @@ class ReplacementNote:
 
 
 def replacement_notes(past: History) -> Iterator[ReplacementNote]:
-    """What became of static members without a rebalance, in order."""
+    """Notes about static members that were replaced without a rebalance, in order."""
     clients = _Clients(past)
     series_of: dict[str, list[Replacement]] = {}
     for replacement in past.replacements:
@@ -56,7 +56,7 @@ def replacement_notes(past: History) -> Iterator[ReplacementNote]:
 
 
 class _Clients:
-    """Which clients are behind member ids, and which ids are no longer good but still used."""
+    """Clients by member id, and the errors of member ids that are used although they are no longer valid."""
 
     def __init__(self, past: History) -> None:
         self._by_member: dict[str, str] = {}
@@ -111,7 +111,7 @@ def _notes(series: list[Replacement], clients: _Clients) -> Iterator[Replacement
 
 
 def _without_rebalance(replacement: Replacement) -> str:
-    """What it means that no rebalance began: Kafka begins none unless the group's assignor changes (updateStaticMemberAndRebalance)."""
+    """Clause about the missing rebalance: Kafka begins none unless the group's assignor changes (updateStaticMemberAndRebalance)."""
     added, lost = replacement.added, replacement.lost
     if not added and not lost:
         return "no rebalance was needed"

@@ -38,8 +38,8 @@ def short_names(members: Iterable[MemberInfo], hosts: Mapping[str, str] = Mappin
 
 
 def _processes(infos: list[MemberInfo], hosts: Mapping[str, str]) -> list[str]:
-    """Of members with one instance id what distinguishes their processes: the client id, else the host, else the member id of one that
-    was never admitted; "" for a member that was restarted."""
+    """Suffixes that distinguish the processes of members with one instance id: the client id, else the host, else the member id of one
+    that was never admitted; "" for a member that was restarted."""
     clients = {info.client_id for info in infos}
     machines = Counter((info.client_id, info.client_host) for info in infos)
     result = []

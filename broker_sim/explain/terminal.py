@@ -67,7 +67,7 @@ MARKS = {
 _RANK = {kind: rank for rank, kind in enumerate(MARKS)}
 PHASES = {"prepare": ("░", "34", "preparing"), "complete": ("▒", "36", "completing"), STABLE: ("━", "32", "Stable")}
 EPOCH_PHASES = {"prepare": "assigning", "complete": "reconciling"}
-"""What the phases are called in groups whose coordinator assigns."""
+"""Names of the phases in groups whose coordinator assigns."""
 PHASES |= {EMPTY: ("·", "90", "Empty"), "again": ("x", "31", "began again")}
 
 

@@ -1,4 +1,4 @@
-"""What is drawn, whatever it is drawn with: lanes for members, bands for generations, marks for what happened.
+"""Layout of a timeline, for every kind of drawing: lanes for members, bands for generations, marks for what happened.
 
 Rules:
 1. Ids of one static member, and of clients with the same client id that were there one after the other, share a lane.
@@ -169,7 +169,7 @@ def _bands(past: History, from_ms: int) -> list[Band]:
 
 
 def _epochs(past: History) -> list[Band]:
-    """Those of a consumer group: assigning, then reconciling, then Stable, in the places of a rebalance's phases."""
+    """Bands of the epochs of an epoch-based group: assigning, then reconciling, then Stable, in the places of a rebalance's phases."""
     bands = []
     for epoch, changes in groupby(past.epochs, key=lambda change: change[2]):
         states = list(changes)
@@ -239,7 +239,7 @@ def _lanes(past: History) -> list[Lane]:
 
 
 def _draw_holdings(past: History, lane: Lane, holdings: list[Holding]) -> None:
-    """What a member of an epoch-based group has of its partitions or tasks, is to give up, or waits for."""
+    """Draw the partitions or tasks that a member of an epoch-based group has, is to give up, or waits for."""
     for holding in holdings:
         words = holding_words(lane.name, holding.has, holding.revoking, holding.missing)
         kind = "revoking" if holding.revoking else "awaiting" if holding.missing else "owned"
@@ -248,7 +248,7 @@ def _draw_holdings(past: History, lane: Lane, holdings: list[Holding]) -> None:
 
 
 def _draw_locks(past: History, of_member: dict[str, Lane]) -> None:
-    """What members of a share group have had of its records: a bar from a delivery to its end for records that went the same way."""
+    """Draw deliveries to members of a share group: a bar from a delivery to its end for records with equal times, count and outcome."""
     for member, logs in () if past.deliveries is None else past.deliveries.by_member().items():
         lane = of_member.get(member)
         if lane is None:
@@ -272,7 +272,7 @@ _GIVEN_UP = ("archived", "archiving")
 
 
 def _fate_of(row: tuple[int, RecordDelivery]) -> tuple[int, int | None, str, int, str]:
-    """When a record's delivery began and ended and why, the how many-th it was, and what the record was then."""
+    """Start, end, reason of the end and number of a record's delivery, and the record's state after it."""
     delivery = row[1]
     return delivery.ts_ms, delivery.ended_ms, delivery.end, delivery.count, delivery.becomes
 

@@ -18,7 +18,7 @@ __all__ = ["TopicEvents", "done_by", "nothing_to_read"]
 
 
 def done_by(event: Event) -> str:
-    """Who did what a ``topic`` event says: ``CreateTopics of admin-1``."""
+    """Originator of a ``topic`` event: ``CreateTopics of admin-1``."""
     api = text(event, "api")
     if api is None:
         return "the test, a command or HTTP"
@@ -37,7 +37,7 @@ class _Change:
 
 
 class TopicEvents:
-    """Those of a journal, in its order."""
+    """Topic events of a journal, in its order."""
 
     def __init__(self) -> None:
         self._changes: list[_Change] = []
@@ -88,7 +88,7 @@ class TopicEvents:
 
 
 def nothing_to_read(events: Iterable[Event], topic: str) -> str:
-    """Who created a topic by the way, to which no client has produced since; "" for any other."""
+    """Sentence about the client that created a topic by the way, if no client has produced to it since; "" for any other topic."""
     seen = TopicEvents()
     seen.read([topic])
     for order, event in enumerate(events):

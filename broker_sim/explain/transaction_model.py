@@ -1,5 +1,5 @@
-"""What the history of a transactional id consists of: its transactions, its requests that failed, the epochs of its producers. Times
-are ms of the brokers' clock."""
+"""Data of a transactional id's history: its transactions, its requests that failed, the epochs of its producers. Times are ms of the
+brokers' clock."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Sender:
 
 @dataclass(slots=True)
 class Marker:
-    """One on its way. ``tries``: how often it was sent; ``error``: the last one."""
+    """Transaction marker for a partition. ``tries``: how often it was sent; ``error``: the last one."""
 
     partition: str
     sent_ms: int
@@ -92,7 +92,7 @@ class BlockedStableOffset:
 
     @property
     def lost_abort(self) -> bool:
-        """What came too late for its own transaction, which was over, was committed with the next one (KIP-890)."""
+        """Whether records that came too late for their own transaction, which was over, were committed with the next one (KIP-890)."""
         return self.hangs and isinstance(self.ended_by, TransactionHistory) and self.ended_by.result == "commit"
 
 
@@ -197,7 +197,7 @@ class TransactionHistory:
 
     @property
     def fenced(self) -> list[tuple[int, Sender, str]]:
-        """When whom it was no longer theirs, and the error."""
+        """Fenced requests: time of the response, sender, and error."""
         return [
             (request.call.answered_ms or request.call.ts_ms, request.sender, min(request.call.errors & set(FENCING)))
             for request in self.requests

@@ -1,4 +1,4 @@
-"""Why a request of a transactional id was refused: the coordinator's reason, with the client that fenced its producer, as a clause.
+"""Reasons why requests of a transactional id were refused: the coordinator's, with the client that fenced the producer, as clauses.
 
 Rules:
 1. A reason is read from what the journal has of the id up to the response: initializations, decisions, expirations. Where the journal
@@ -27,7 +27,7 @@ __all__ = ["BY_HAND", "HAND", "GroupMembers", "reason", "takeovers"]
 
 HAND = "the test, the command line or HTTP"
 BY_HAND = f"an abort from {HAND}"
-"""What `Sender.is_inside` of an InitProducerId is."""
+"""Words for an InitProducerId whose sender is inside (`Sender.is_inside`)."""
 _NOT_OPEN = ("INVALID_TXN_STATE", "TRANSACTION_ABORTABLE")
 _OF_LOADS = {
     "NOT_COORDINATOR": "the coordinator of {} is on another broker, or was unloaded",
@@ -77,7 +77,7 @@ class GroupMembers:
         self._members[group] = members
 
     def reason(self, error: str, call: Call) -> str:
-        """Why the group refused a TxnOffsetCommit; "" for other errors."""
+        """Reason why the group refused a TxnOffsetCommit; "" for other errors."""
         group, member = call.group or "", call.member
         if error == "UNKNOWN_MEMBER_ID":
             removed = self._removed.get((group, member))
@@ -115,8 +115,8 @@ def reason(
     groups: GroupMembers,
     ts_ms: int,
 ) -> str:
-    """Why it was refused, as a clause; "" where its error says all, or the journal does not have the cause. ``open_``: the transaction
-    of the id that is open or whose markers are pending."""
+    """Reason why a request was refused, as a clause; "" if its error says all, or if the journal lacks the cause. ``open_``: the
+    transaction of the id that is open or whose markers are pending."""
     call = request.call
     ranked = sorted(call.errors, key=lambda name: (name == "OPERATION_NOT_ATTEMPTED", name not in FENCING, name))
     error = ranked[0] if ranked else ""

@@ -14,7 +14,7 @@ Run = list[TransactionRequest]
 
 
 def since_begun(transaction: TransactionHistory, ts_ms: int) -> str:
-    """When, counted from the beginning of a transaction: ``after 3 s``."""
+    """Time since the beginning of a transaction, in words: ``after 3 s``; the time of day if the beginning is unknown."""
     return (
         f"at {clock(ts_ms)}" if transaction.begun_ms is None else f"after {duration_text(ts_ms - transaction.begun_ms)}"
     )
@@ -87,10 +87,10 @@ def _why(request: TransactionRequest, until_ms: int) -> list[str]:
 
 
 def what_delayed_it(transaction: TransactionHistory, until_ms: int) -> tuple[str, TransactionRequest | None]:
-    """Why its producer did not end a transaction that timed out, or is open, as a clause, and the request that the clause is about.
+    """Reason why a producer did not end its transaction that timed out, or is open, as a clause, and the request concerned.
 
-    A rule that hit a request of it comes first, then an EndTxn that failed, then the last request of its producer; the steps of the
-    clock are added. "" if it is open and nothing hit it.
+    A rule that matched a request of the transaction comes first, then an EndTxn that failed, then the last request of its producer; the
+    steps of the clock are added. "" if the transaction is open and no rule matched its requests.
     """
     if transaction.result not in ("", "timed out"):
         return "", None
@@ -111,7 +111,7 @@ def what_delayed_it(transaction: TransactionHistory, until_ms: int) -> tuple[str
 
 
 def _weight(request: TransactionRequest, decided_ms: int) -> tuple[bool, bool, int]:
-    """What is more likely the cause: no response until the decision, an EndTxn, the later one."""
+    """Sort key of requests by their likelihood of being the cause: no response until the decision, an EndTxn, the later one."""
     call = request.call
     open_ = call.answered_ms is None or call.answered_ms >= decided_ms or call.action is not None
     return open_, call.api == "EndTxn", call.ts_ms

@@ -1,4 +1,4 @@
-"""What was set, or happened to the brokers, during the life of transactional ids: rules, states of logs, leaders, loads, the clock."""
+"""Settings and events of brokers around the transactions of transactional ids: rules, states of logs, leaders, loads, the clock."""
 
 from __future__ import annotations
 

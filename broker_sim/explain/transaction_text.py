@@ -229,7 +229,7 @@ def _decision(transaction: TransactionHistory, before: list[TransactionRequest],
 
 
 def _fenced_by(transaction: TransactionHistory) -> str:
-    """Who aborted it with an InitProducerId: an operator, the next process of the same producer, or another one."""
+    """Clause about the InitProducerId that aborted a transaction: by an operator, the producer's next process, or another one."""
     by = transaction.ended_by
     if by is None:
         return "Aborted, as a producer initialized the same id,"
@@ -293,7 +293,7 @@ def _worth(blocked: BlockedStableOffset, until_ms: int) -> bool:
 
 
 def stable_offset_text(blocked: BlockedStableOffset, until_ms: int) -> str:
-    """Which readers waited at a last stable offset, and for how long; of a hanging transaction also its cause and its end."""
+    """Sentences about readers that waited at a last stable offset, and how long; for a hanging transaction also its cause and end."""
     lasted = (blocked.to_ms or until_ms) - blocked.from_ms
     still = "" if blocked.to_ms is not None else ", and still does"
     readers = {name: (blocked.to_ms or until_ms) - since for name, since in blocked.readers.items()}

@@ -1,4 +1,4 @@
-"""What became of transactions: who began them, how they ended and by whom, how long it took, and which readers they blocked; and which
+"""History of transactions: who began them, how they ended and by whom, how long it took, and which readers they blocked; and which
 requests of their producers were refused, or had no response, and why.
 
     found = transactions(events)               # every transaction of the journal, and what no coordinator knew of
@@ -373,7 +373,7 @@ class TransactionReader:
         return made
 
     def _began_with(self, made: TransactionHistory, event: Event) -> None:
-        """Its first request is of its producer; the client that fenced the last one uses the id."""
+        """Add the requests that began a transaction to it, and note whether the client that fenced the one before uses the id now."""
         for request in self._asked.get(number(table(event, "cause"), "request") or 0, ()):
             request.transaction, made.last_request = made, request
             if request.sender.connection is not None:
@@ -458,7 +458,7 @@ class TransactionReader:
 def concern(
     result: TransactionReader, group: str, clients: Iterable[str], until_ms: int
 ) -> tuple[list[TransactionHistory], list[BlockedStableOffset]]:
-    """What concerns a group: the transactions that commit for it, or should have, those whose end its members (``clients``: their
+    """Transactions that concern a group: the ones that commit for it, or should have, those whose end its members (``clients``: their
     client ids) waited for long enough to be reported; and the last stable offsets at which they waited, of transactions that hang,
     too."""
     ours = set(clients)

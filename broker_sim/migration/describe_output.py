@@ -30,7 +30,7 @@ OFFSETS = "offsets"
 MEMBERS = "members"
 STATE = "state"
 SAYS = "says"
-"""What the tool says of a group beside the tables: columns GROUP and SAYS."""
+"""Kind of rows with messages of the tool about a group beside the tables: columns GROUP and SAYS."""
 
 _COORDINATOR = "COORDINATOR (ID)"
 
@@ -97,7 +97,7 @@ _SHAPES = {
     **dict.fromkeys(("ASSIGNMENT", "CURRENT-ASSIGNMENT", "TARGET-ASSIGNMENT"), _ASSIGNED),
 }
 _MOST_LINES = 6
-"""Of one row: 150 characters in a window of 30."""
+"""Lines of one row, at most: 150 characters in a window of 30."""
 
 
 @dataclass
@@ -106,7 +106,7 @@ class DescribedRow:
 
     kind: str
     number: int
-    """Of the line, from 1 on."""
+    """Number of the line, from 1 on."""
     values: dict[str, str | None] = field(default_factory=dict)
     of_streams: bool = False
     """Whether the table is one of kafka-streams-groups."""
@@ -144,11 +144,11 @@ class _Table:
     starts: list[int]
     squeezed: bool
     width: int
-    """Of its longest line: where a terminal has cut it, if one has."""
+    """Width of the table's longest line: the column at which a terminal has cut it, if one has."""
     is_wrapped: bool
     """Whether the header was cut, so that every row was."""
     group: str | None = None
-    """Of a table without the column GROUP: that of the command that printed it, or of the lines above it."""
+    """Group of a table without the column GROUP: that of the command that printed it, or of the lines above it."""
     of_streams: bool = False
 
     def cells(self, line: PastedLine) -> list[str] | None:
@@ -169,7 +169,7 @@ class _Table:
         )
 
     def filled(self, cells: list[str]) -> tuple[int, int]:
-        """How many cells have a value, and how many of those with a shape of their own."""
+        """Number of cells that have a value, and number of those whose column has a shape of its own."""
         return sum(map(bool, cells)), sum(bool(cells[at]) for at, name in enumerate(self.names) if name in _SHAPES)
 
     @property
@@ -257,7 +257,7 @@ def _is_header(words: list[str]) -> bool:
 
 
 def _group_message(lines: list[PastedLine], at: int) -> tuple[re.Match[str] | None, int]:
-    """What the tool says there of a group, and the number of its lines."""
+    """Message of the tool about a group in this line, None if there is none, and the number of its lines."""
     text = lines[at].text.strip()
     match = _GROUP_MESSAGE.fullmatch(text)
     if match is None and "Consumer group '" in text and at + 1 < len(lines):
@@ -300,7 +300,7 @@ def _header(lines: list[PastedLine], at: int, group: str | None) -> tuple[_Table
 
 
 def _width(lines: list[PastedLine], at: int) -> int:
-    """Of the longest line of the table whose header begins there."""
+    """Width of the longest line of the table whose header begins in this line."""
     width = len(lines[at].text)
     for line in lines[at + 1 :]:
         if line.is_command or (line.words and line.words[0] == "GROUP"):

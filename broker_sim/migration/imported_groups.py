@@ -1,4 +1,4 @@
-"""What an import knows of groups: as it was described, in tables or in JSON, before it becomes records."""
+"""Groups of an import as they were described, in tables or in JSON, before they become records."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Imported:
         return self.groups.setdefault(group_id, ImportedGroup(group_id))
 
     def only(self, group_id: str) -> Imported:
-        """That group alone. Raises UsageError where it isn't described."""
+        """Import of this group alone. Raises UsageError if it is not described."""
         if group_id not in self.groups:
             raise unknown("group", group_id, self.groups)
         return Imported({group_id: self.groups[group_id]})

@@ -1,4 +1,4 @@
-"""What other tools than `kafka-consumer-groups` print of groups: rpk's and kcl's summaries, and tables that can't be imported.
+"""Output about groups of other tools than `kafka-consumer-groups`: rpk's and kcl's summaries, and tables that can't be imported.
 
 Rules:
 1. rpk and kcl print a group as lines of a name and a value (GROUP, COORDINATOR, STATE, BALANCER ..), and below them tables without a
@@ -20,7 +20,7 @@ from broker_sim.migration.pasted_text import PastedLine
 __all__ = ["NAMES", "PER_TOPIC", "Summary", "is_of_streams", "refused_message", "refused_table", "summary"]
 
 NAMES = {"MEMBER-ID": "CONSUMER-ID", "INSTANCE-ID": "GROUP-INSTANCE-ID", "OFFSET-LAG": "LAG"}
-"""Their names of a column -> that of kafka-consumer-groups."""
+"""Name of a column in rpk or kcl -> that in kafka-consumer-groups."""
 PER_TOPIC = ["TOPIC", "LAG"]
 """The header of rpk's --print-lag-per-topic."""
 
@@ -52,11 +52,11 @@ _OF_4 = re.compile(r"\S+:[0-9][0-9,]*(?:;\S+:[0-9,]*)*\s*$")
 
 @dataclass(frozen=True)
 class Summary:
-    """What rpk or kcl print above a group's tables. ``says``: the kind and values of a row about a group that does not exist."""
+    """Summary of rpk or kcl above a group's tables. ``says``: the kind and values of a row about a group that does not exist."""
 
     group: str
     lines: int
-    """How many lines of the text these are."""
+    """Number of lines of the text that the summary takes."""
     values: dict[str, str | None] = field(default_factory=dict)
     says: tuple[str, dict[str, str | None]] | None = None
 
@@ -90,7 +90,7 @@ def is_of_streams(names: Sequence[str]) -> bool:
 
 
 def refused_table(names: Sequence[str], below: Sequence[str]) -> str | None:
-    """Why a table with these columns can't be imported; None where it may be. ``below``: its first rows."""
+    """Reason why a table with these columns can't be imported; None if it may be. ``below``: its first rows."""
     if list(names) == PER_TOPIC:
         return f"the lag of a topic has no offsets (rpk group describe --print-lag-per-topic); {_READ}"
     if "START-OFFSET" in names:
@@ -112,6 +112,6 @@ def refused_table(names: Sequence[str], below: Sequence[str]) -> str | None:
 
 
 def refused_message(text: str) -> str | None:
-    """Why a message of another tool can't be imported, None for other text."""
+    """Reason why a message of another tool can't be imported; None for other text."""
     match = _MESSAGE.match(text.strip())
     return None if match is None else _SHARE if match["kind"] == "Share" else _STREAMS

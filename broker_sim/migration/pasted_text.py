@@ -1,4 +1,4 @@
-"""What people paste into a ticket: the lines of a tool's output without what a shell, a container or Markdown puts around them.
+"""Lines of a tool's output as pasted into a ticket, without the text that a shell, a container or Markdown puts around them.
 
     for line in read_lines(text):
         line.number, line.text, line.cells, line.is_command
@@ -51,7 +51,7 @@ class PastedLine:
     number: int
     text: str
     cells: tuple[str, ...] | None = None
-    """Of a Markdown table's row; ``text`` has them with two blanks between."""
+    """Cells of a Markdown table's row, else None; ``text`` has them with two blanks between."""
     is_command: bool = False
     """Whether it reads like a shell's, a container's or a logger's line."""
     had_tabs: bool = False

@@ -1,4 +1,4 @@
-"""What happened to the consumer groups, on Spark: from the logs of a simulated or a real cluster, and from the journal.
+"""Analysis of what happened to consumer groups, on Spark: from the logs of a simulated or a real cluster, and from the journal.
 
     from broker_sim.pipeline import register
 

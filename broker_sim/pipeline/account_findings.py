@@ -55,7 +55,7 @@ def lost_members(row: Row) -> list[str]:
 
 
 def _expired_ms(row: Row) -> int | None:
-    """When the sessions of `lost_members` had expired: a rebalance began with that, or began before and waited for it."""
+    """Time at which the sessions of `lost_members` had expired: the rebalance began with that, or began before and waited for it."""
     if row["cause"] != "session timeout" and row.get("held_by") == "session" and row["started_ms"] is not None:
         return int(row["started_ms"] + row["held_ms"])
     return at_of(row)
@@ -216,7 +216,7 @@ def _all_stood(facts: ReportFacts, worst: Row, rows: list[Row]) -> bool:
 
 
 _At = tuple[str, int | None, int, int | None]
-"""Of a finding: group, partition of `__consumer_offsets`, when it began and ended."""
+"""Place and time of a finding: group, partition of `__consumer_offsets`, start and end."""
 _Records = tuple[tuple[int, int], ...]
 
 
@@ -290,7 +290,7 @@ _HELD_ADVICE = (
 
 
 def _holder(facts: ReportFacts, row: Row) -> str:
-    """Which transaction held the partition's last stable offset there, as a clause; "" for none that is known."""
+    """Clause that names the transaction which held the partition's last stable offset there; "" if none is known."""
     at = f"{row['topic']}-{row['partition']} at {row['offset']}"
     to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
     for transaction in facts.transactions:
@@ -305,7 +305,7 @@ def _holder(facts: ReportFacts, row: Row) -> str:
 
 
 def _died(facts: ReportFacts, group: str, row: Row) -> int:
-    """How many rebalances of a group during a stall began with, or waited for, an expired session."""
+    """Number of rebalances of a group during a stall that began with, or waited for, an expired session."""
     to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
     mine = [rebalance for rebalance in facts.rebalances if rebalance["group"] == group and lost_members(rebalance)]
     return sum(row["from_ms"] <= (at_of(rebalance) or 0) <= to_ms for rebalance in mine)
@@ -370,7 +370,7 @@ _IN_SPITE = ("fenced", "timed out")
 
 
 def _readers_waited(row: Row) -> str:
-    """Which readers waited, in which partitions, and for how long."""
+    """Clause: partitions whose last stable offset the transaction held, for how long, and readers that waited; "" for less than 1 s."""
     if not row["blocked"] or (row["blocked_ms"] or 0) < 1000:
         return ""
     words = f"; it held the last stable offset of {named(row['blocked'])} for {duration_text(row['blocked_ms'])}"
@@ -463,7 +463,7 @@ def _ended_for_it(row: Row, who: str, where: str, lasted: str) -> Finding:
 
 
 def _cause(row: Row) -> str:
-    """What kept a producer from ending its transaction, as a sentence of its own."""
+    """Reason why a producer did not end its transaction, as a sentence of its own; "" if it is unknown."""
     cause = row["cause"]
     return f" {cause[:1].upper()}{cause[1:]}." if cause else ""
 

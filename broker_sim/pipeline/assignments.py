@@ -1,4 +1,4 @@
-"""What members of consumer, share and streams groups had of their partitions or tasks, and when: from the records of
+"""Assignments of members of consumer, share and streams groups over time, in partitions or tasks: from the records of
 `__consumer_offsets`, or the steps of a journal.
 
 Rules:

@@ -1,4 +1,4 @@
-"""What has changed where a rebalance began and no member came or went: the elements of `rebalances.cause_changes`.
+"""Changes that caused a rebalance although no member came or went: the elements of `rebalances.cause_changes`.
 
 Each names the client, or the topic, before a colon: ``web-1: subscribed to payments``, ``orders: 2 to 6 partitions``. Partitions are
 listed in full, as a table is read by programs.

@@ -95,7 +95,7 @@ def collect(tables: Mapping[str, DataFrame], facts: ReportFacts) -> ReportFacts:
 
 
 def _of_groups(tables: Mapping[str, DataFrame], facts: ReportFacts) -> None:
-    """What groups came to, and what was done to them; tables that a run has not made have nothing."""
+    """Collect the groups' states, refused commits, skips, losses, resets, stalls and log lines; a table that was not made is empty."""
 
     def top(name: str, most: int, *order: Column) -> list[Row]:
         return _top(facts, tables, name, most, *order) if name in tables else []
@@ -131,7 +131,7 @@ def _of_groups(tables: Mapping[str, DataFrame], facts: ReportFacts) -> None:
 
 
 def _returned(tables: Mapping[str, DataFrame]) -> list[Row]:
-    """Why records of share groups became available again, as far as a journal has it."""
+    """Journal events `delivery` with which records of share groups became available again; [] without a journal."""
     if "events" not in tables:
         return []
     events = EVENTS.conform(tables["events"])
@@ -168,7 +168,7 @@ def _top(facts: ReportFacts, tables: Mapping[str, DataFrame], name: str, most: i
 
 
 def _stuck(table: DataFrame, facts: ReportFacts) -> None:
-    """What attempts prove, and apart from it what is but a silence."""
+    """Collect stuck partitions: those that attempts prove, and apart from them the silences, which are only possible ones."""
     silent = f.col("certainty") == "possible"  # a silence, or one group that slowed down
     proven = table.where(~silent)
     rows = _rows(proven.orderBy(f.desc("stuck_ms")).limit(MOST_STUCK + 1))
@@ -180,7 +180,7 @@ def _stuck(table: DataFrame, facts: ReportFacts) -> None:
 
 
 def _aborts(log: DataFrame) -> list[Row]:
-    """Of each producer with aborted transactions that committed offsets: the markers in the offsets log."""
+    """Producers with aborted transactions that committed offsets, with the numbers of their markers in the offsets log."""
     ends = log.where(f.col("kind").isin("txn_commit", "txn_abort"))
     at_ms = f.when(f.col("kind") == "txn_abort", f.col("record_ts_ms"))
     counted = ends.groupBy("producer_id").agg(
@@ -316,7 +316,7 @@ def _deletions(table: DataFrame, facts: ReportFacts) -> list[Row]:
 
 
 def _of_log(log: DataFrame, facts: ReportFacts) -> None:
-    """What each partition holds, how many groups and commits there are, and the groups of the partitions that were stuck."""
+    """Collect records and commits of each log partition, the number of groups, and the groups of the partitions that were stuck."""
     commit = f.col("kind") == "commit"
     if not facts.whole and facts.from_ms is not None:  # what is there of the time before is context
         commit = commit & (f.col("record_ts_ms") >= facts.from_ms)
@@ -371,7 +371,7 @@ def _rebalances(table: DataFrame, facts: ReportFacts) -> None:
 
 
 def _assignments(log: DataFrame, facts: ReportFacts) -> None:
-    """What members had of the groups whose coordinator assigns, those with the most rebalances first."""
+    """Collect assignments of the groups whose coordinator assigns, those with the most rebalances first."""
     epochs: dict[str, int] = {}
     for row in facts.rebalances:
         if row["kind"] in ("consumer", "share", "streams"):

@@ -1,4 +1,4 @@
-"""What the log cleaner has removed from an offsets log, and which statements of a report suffer from it."""
+"""Records that the log cleaner has removed from an offsets log, and the statements of a report that are affected."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["compacted_records", "compaction"]
 
 
 def _gap(row: Row) -> int:
-    """How many records between the first and the last of a partition are missing."""
+    """Number of records that are missing between the first and the last of a partition."""
     return int(row["last_offset"] - row["first_offset"] + 1 - row["records"])
 
 
 def compacted_records(facts: ReportFacts) -> tuple[int, int]:
-    """How many offsets up to the last record of each partition hold none any more, and how many there are. The cleaner takes the oldest
-    records first, so that counting from the first one that is left would flatter the log."""
+    """Number of offsets up to the last record of each partition that have no record any more, and of all of them. They are counted from
+    offset 0: the cleaner removes the oldest records first, so that a count from the first one that is left would be too small."""
     if not facts.whole or not facts.logged:
         return 0, 0
     held = [row for row in facts.partitions if row["records"]]
@@ -26,7 +26,7 @@ def compacted_records(facts: ReportFacts) -> tuple[int, int]:
 
 
 def compaction(facts: ReportFacts) -> list[str]:
-    """What the log does not hold any more, and what of this report suffers from it."""
+    """Sentences about records that are missing from the log, and about the statements of this report that are affected."""
     if not facts.logged:
         return [LINES_ALONE if facts.lines_alone else NO_LOG]
     if not facts.whole:

@@ -41,7 +41,7 @@ BLOCK = 1 << 18
 """Records of a block, more or less."""
 
 _NEVER, _OPEN = -1, -2
-"""Of a commit in a transaction: it has no effect; whether and where it has one is not known in the block."""
+"""Effect offsets of commits in transactions: of one without effect, and of one whose effect, if any, is not in the block."""
 
 PARTITION, GROUP = "pauses of a partition", "pauses of a group"
 """Kinds of summaries."""

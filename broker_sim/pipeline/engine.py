@@ -39,7 +39,7 @@ R = TypeVar("R")
 
 
 class _EngineModule:
-    """What an engine has under a name, looked up when it is used."""
+    """Module or class of the active engine by name, looked up at each use."""
 
     def __init__(self, name: str) -> None:
         self._name = name

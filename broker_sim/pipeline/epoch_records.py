@@ -20,7 +20,7 @@ from broker_sim.explain.epoch_steps import ACTIVE, EpochStep, MemberSnapshot, Un
 __all__ = ["records_of"]
 
 _UNRELEASED = 99
-"""Of a member that waits for what others have: any state but the settled one."""
+"""State of a member that is not settled: any number but that of the settled state."""
 
 Row = Mapping[str, Any]
 
@@ -90,7 +90,7 @@ def _by_name(units: Iterable[Unit]) -> list[tuple[str, list[int]]]:
 
 
 def _topology(row: Row) -> dict[str, Any]:
-    """Of a streams group whether its topology has its topics, as the group's record has it."""
+    """Fields of a streams group's record that show whether its topology is valid: validatedTopologyEpoch, -1 if it is not."""
     topology = json.loads(row["detail"]).get("topology") or {}
     ready = bool(topology) and topology.get("problem") is None
     return {"validatedTopologyEpoch": topology.get("epoch", 0) if ready else -1}

@@ -1,4 +1,4 @@
-"""What a report and its findings are made of: small lists of rows, taken from the tables by `collect.py`.
+"""Facts from which a report and its findings are made: small lists of rows, taken from the tables by `collect.py`.
 
 Rules:
 1. Rows are those of the tables, with the tables' columns as keys. `collect` limits their number; `left_out` has what it left out.
@@ -26,7 +26,7 @@ class ReportFacts:
     input: str | None
     journal: str | None
     scope: str = ""
-    """which time and groups were looked at, in words; "" for all."""
+    """time and groups to which the report is restricted, in words; "" for all."""
     whole: bool = True
     """whether all records are there that the log holds up to its end; else what is missing was not asked for."""
     logged: bool = True
@@ -70,10 +70,10 @@ class ReportFacts:
     deliveries: list[Row] = field(default_factory=list)
     """rows of share_deliveries, those that were archived and those with the most deliveries first."""
     returned: list[Row] = field(default_factory=list)
-    """why records of share groups became available again, from the journal's events `delivery`: group, topic, partition, base_offset,
+    """records of share groups that became available again, from the journal's events `delivery`: group, topic, partition, base_offset,
     last_offset, action (one of `share_findings.RETURNS`), member, client_id, ts_ms, seq; in the order of time."""
     assignments: list[Row] = field(default_factory=list)
-    """what members of consumer, share and streams groups had and when: rows of `assignments.assignments`."""
+    """assignments of members of consumer, share and streams groups over time: rows of `assignments.assignments`."""
     churn: list[Row] = field(default_factory=list)
     hotspots: list[Row] = field(default_factory=list)
     lag: dict[str, list[Row]] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class ReportFacts:
     committed: dict[Key, list[Row]] = field(default_factory=dict)
     """a partition of a group -> its rows of the table lag."""
     partitions: list[Row] = field(default_factory=list)
-    """of each log partition: log_partition, records, first_offset, last_offset, groups: what compaction took."""
+    """log partitions, which show compaction: log_partition, records, first_offset, last_offset, groups."""
     neighbours: dict[int, list[str]] = field(default_factory=dict)
     """log partition -> the groups that live in it."""
     disconnected: list[Row] = field(default_factory=list)
@@ -104,7 +104,7 @@ class ReportFacts:
     lines: list[str] = field(default_factory=list)
     """files of brokers' and clients' logs that were read."""
     left_out: dict[str, int] = field(default_factory=dict)
-    """what was not collected: a table's name -> so many rows, groups or partitions more."""
+    """a table's name -> number of its rows, groups or partitions that were not collected."""
 
     @property
     def lines_alone(self) -> bool:

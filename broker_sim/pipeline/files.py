@@ -34,7 +34,7 @@ _SAME = {"s3a": "s3", "s3n": "s3"}
 
 
 class FileEntry(NamedTuple):
-    """What is below a folder."""
+    """File or folder in a folder."""
 
     name: str
     is_dir: bool
@@ -113,7 +113,7 @@ def _system(uri: str) -> tuple[Any, str]:
 
 
 class RemoteFiles(Protocol):
-    """Another way to what is not on this machine."""
+    """Access to files that are not on this machine, other than pyarrow's."""
 
     def entry(self, name: str) -> FileEntry | None: ...
     def listing(self, name: str) -> list[FileEntry]: ...
@@ -161,7 +161,7 @@ def _local_entry(path: Path) -> FileEntry | None:
 
 
 def listing(folder: str) -> list[FileEntry]:
-    """What is in a folder, by name; what disappears meanwhile is not there. Raises UsageError."""
+    """Entries of a folder, by name, without those that disappear meanwhile. Raises UsageError."""
     path, other = local_path(folder), _elsewhere.get()
     try:
         if path is None and other is not None:
@@ -180,7 +180,7 @@ def listing(folder: str) -> list[FileEntry]:
 
 
 def expand(name: str) -> list[str]:
-    """What a name with wildcards matches, by name; a name without them is itself, absolute. Raises UsageError."""
+    """Paths that match a name with wildcards, in order; a name without them yields itself, absolute. Raises UsageError."""
     path = local_path(name)
     if path is not None:
         name = path

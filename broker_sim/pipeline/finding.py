@@ -30,7 +30,7 @@ __all__ = [
 LONG_MS = 10_000
 """A rebalance that takes longer is a finding."""
 NOTED_MS = 5000
-"""One of a classic group that takes so long is a note: longer than group.initial.rebalance.delay.ms (3 s) and a heartbeat interval."""
+"""A classic group's rebalance of this length is a note: longer than group.initial.rebalance.delay.ms (3 s) and a heartbeat interval."""
 OFTEN = 5
 """So many rebalances of a group within OFTEN_MS are a finding."""
 OFTEN_MS = 300_000
@@ -43,7 +43,7 @@ LINES_ALONE = (
 )
 
 SEVERITIES = ("note", "warn", "bad")
-"""Of findings that are not good, the least severe first."""
+"""Severities of findings that are not good, the least severe first."""
 
 KINDS = {
     "nothing": "nothing unusual",
@@ -96,8 +96,8 @@ WITNESSES = 3
 """So many groups must agree on the number of partitions of `__consumer_offsets`: fewer do not show it."""
 
 CERTAINTIES = ("certain", "likely", "possible")
-"""How certain a finding's sentence is, by the rule in docs/pipeline.md (Certainty): records, events or lines state it; it is the only
-usual cause that fits them within a bound; others fit as well."""
+"""Degrees of certainty of a finding's sentence, by the rule in docs/pipeline.md (Certainty): records, events or lines state it; it is
+the only usual cause that fits them within a bound; others fit as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ def _short_line(text: str) -> str:
 
 
 def certainty_of(rows: Iterable[Row]) -> str:
-    """Of a sentence about rebalances: `likely` if the cause of one of them is derived."""
+    """Certainty of a sentence about rebalances: `likely` if the cause of one of them is derived, else `certain`."""
     return "likely" if any(row.get("cause_certainty") == "likely" for row in rows) else "certain"
 
 

@@ -288,7 +288,7 @@ def _between(from_ms: int, to_ms: int | None) -> str:
 
 
 def _unstable_from(facts: ReportFacts, group: str, from_ms: int, to_ms: int | None) -> int | None:
-    """When the first rebalance within the time began, where none of those within ended Stable before its end; else None."""
+    """Start of the first rebalance within the time, if none of those within it ended Stable before the time's end; else None."""
     inside = [
         row
         for row in facts.of_group(facts.rebalances, group)
@@ -370,7 +370,7 @@ def _without_returns(run: list[Row]) -> Iterable[Row]:
 
 
 def _most_waited(run: list[Row]) -> str:
-    """What to do about that for which these rebalances waited, where one kind of wait is most of their time; else ""."""
+    """Advice about the kind of wait that is most of these rebalances' time; "" if there is none."""
     waits: Counter[str] = Counter()
     for row in run:
         if row.get("held_by") not in (None, "unknown", "initial delay"):

@@ -36,13 +36,13 @@ class GrownTopics:
         return result
 
     def classic(self, partitions: Iterable[str], generation: int) -> list[str]:
-        """Of the assignment of a classic group's generation, `orders-0`: as `cause_changes` has it."""
+        """Topics that grew by a classic group's assignment, as phrases of `cause_changes`. ``partitions``: as `orders-0`."""
         pairs = (name.rpartition("-") for name in partitions)
         counts = counts_of((topic, int(number)) for topic, _, number in pairs)
         return [grown(*one) for one in self.take(counts, complete=generation == 1)]
 
     def forget(self) -> None:
-        """What was assigned before is not known."""
+        """Forget the partitions that were assigned before."""
         self._known.clear()
 
 

@@ -152,7 +152,7 @@ def _entry(status: Any) -> FileEntry:
 
 
 def _reason(java: Any) -> str:
-    """Why, in one line: of a chain of causes the first that is known, else Java's own words."""
+    """Reason of a Java exception, in one line: the first known one in its chain of causes, else Java's own words."""
     words, cause = str(java.toString()).splitlines()[0], java
     for _ in range(10):
         if cause is None:

@@ -1,4 +1,4 @@
-"""What a run reads: which folder, which journal, under which name; refused in one line before Spark starts where there is nothing.
+"""Inputs of a run: its folder, journal and name; refused in one line before Spark starts if there is nothing to read.
 
 Rules:
 1. A journal without a name is searched for in the input folder, in `journal` below it and in `journal` beside it. Where it can't be

@@ -63,7 +63,7 @@ _INT_MOST, _LONG_MOST = 2**31 - 1, 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class LineSource:
-    """What all lines of a piece of a file share. ``named``: the ids of topics whose names were read in it."""
+    """Source of the lines of a piece of a file. ``named``: the ids of topics whose names were read in the piece."""
 
     run_id: str
     journal: int
@@ -274,7 +274,7 @@ _PLAIN: dict[str, Callable[[Event, str], Any]] = {**dict.fromkeys(_TEXTS, text),
 
 
 def _common(event: Event, row: Row) -> None:
-    """What reads alike whatever the kind."""
+    """Read the fields that are alike in all kinds of events."""
     for name in event:
         read = _PLAIN.get(name)
         if read is not None:
@@ -310,7 +310,7 @@ def _part(
 
 
 _OLD_PRODUCER_EPOCH = "v3_and_below_producer_epoch"
-"""Its name in AddPartitionsToTxn."""
+"""Field name of the producer epoch in AddPartitionsToTxn up to version 3."""
 
 
 def _request(event: Event, row: Row) -> None:
@@ -346,8 +346,8 @@ def _response(event: Event, row: Row) -> None:
 
 
 def _partitions(body: Event, names: Iterable[str]) -> list[Part] | None:
-    """What a body says of partitions, None for nothing. ``names``: the request event's, in the body's order, for topics that it has by
-    id."""
+    """Partitions of a request's or response's body; None if there are none. ``names``: the request event's names of the topics that
+    the body has by id, in the body's order."""
     parts: list[Part] = []
     named = iter(names)
     for group in _objects(body, "groups") if "groups" in body else ():
@@ -459,7 +459,7 @@ def _group(event: Event, row: Row) -> None:
 
 
 def _changes(why: Cause, after: GroupSnapshot) -> list[str]:
-    """What of a member's metadata is otherwise than before, as far as the event alone shows it."""
+    """Changes of a member's metadata, as far as the event alone shows them."""
     name = why.members[0] if why.members else ""
     client = text(after.members.get(name, {}), "client_id") or name
     worker = [f"{client}: {why.metadata.removeprefix('with ')}"] if why.metadata else []
@@ -595,4 +595,4 @@ _READERS: dict[str, Callable[[Event, Row], None]] = {
     "fault_added": _rule,
     "fault_removed": _rule,
 }
-"""What reads the fields that a kind has of its own."""
+"""Readers of the fields that only one kind of event has, by kind."""

@@ -46,7 +46,7 @@ _JOURNAL = re.compile(r"journal-(\d{6,})\.ndjson(?:\.part)?")
 _LINES = re.compile(r".+\.(?:ndjson|jsonl)(?:\.part)?")
 _BLOCK = 1 << 20
 _HEAD = 4 << 20
-"""How far the first line is looked for."""
+"""Bytes within which the first line must end."""
 
 _HEAD_LINES = 20
 LEAST_TASK = 4 << 20
@@ -178,7 +178,7 @@ def _open(path: str) -> Source:
 
 
 def _head(file: JournalFile) -> bytes:
-    """Its first bytes, at least one line of them where there is one. Raises OSError."""
+    """The first bytes of a file, at least one whole line of them if there is one. Raises OSError."""
     head = b""
     with _open(file.path) as source:
         while len(head) < _HEAD and (block := source.read(len(head), _BLOCK if head else 65536)):
@@ -199,7 +199,7 @@ def _head_events(head: bytes) -> Iterator[dict[str, Any]]:
 
 
 def refusal(file: JournalFile) -> str:
-    """Why a file is not read: it can't be, or none of its first lines is an event; "" where it may be a journal."""
+    """Reason why a file is not read: it is unreadable, or none of its first lines is an event; "" if it may be a journal."""
     if not file.size:
         return ""
     try:
@@ -214,7 +214,7 @@ def refusal(file: JournalFile) -> str:
 
 
 def whole(names: Iterable[str], run_id: str | None = None) -> list[Range]:
-    """All of every journal file below these names. Raises JournalUnreadable where none is one."""
+    """Ranges that cover every journal file below these names. Raises JournalUnreadable if there is none, or if all are refused."""
     names = list(names)
     files = number_journals(find(names, run_id))
     if not files:

@@ -67,7 +67,7 @@ Offsets = dict[str, Any]
 
 @dataclass(frozen=True)
 class JournalOptions:
-    """What a user may say."""
+    """Options of the sources `sim_journal` and `sim_journal_skipped`, as a user sets them."""
 
     paths: tuple[str, ...]
     run_id: str | None
@@ -95,7 +95,7 @@ class JournalOptions:
         )
 
     def files(self) -> list[JournalFile]:
-        """What the paths lead to. Raises UsageError."""
+        """Journal files below the paths. Raises UsageError."""
         return find(self.paths, self.run_id)
 
 
@@ -161,7 +161,7 @@ def _names(schema: Any) -> list[str]:
 
 
 class _RangeReading:
-    """How ranges become rows: the same for batch and stream."""
+    """Reader of the rows of ranges, for batch and stream alike."""
 
     def __init__(self, options: JournalOptions, names: list[str]) -> None:
         self.options, self.names = options, names
@@ -184,7 +184,7 @@ class JournalReader(_RangeReading, DataSourceReader):
 
 
 class SkippedJournalReader(JournalReader):
-    """Of a batch what can't be read."""
+    """Batch reader of the lines that can't be read."""
 
     def __init__(self, options: JournalOptions) -> None:
         super().__init__(options, [])
@@ -219,7 +219,7 @@ class JournalStream(_RangeReading, DataSourceStreamReader, SupportsTriggerAvaila
         self.target = self._ends(_nowhere())
 
     def latestOffset(self, start: Offsets | None = None, limit: object = None) -> Offsets:
-        """Where the last whole lines end, no further than the limit allows."""
+        """Offsets at which the last whole lines end, no further than the limit allows."""
         return self._ends(start or _nowhere(), getattr(limit, "max_bytes", None), self.target)
 
     def _ends(self, start: Offsets, most: int | None = None, target: Offsets | None = None) -> Offsets:
@@ -240,7 +240,7 @@ class JournalStream(_RangeReading, DataSourceStreamReader, SupportsTriggerAvaila
         return {"positions": positions, "journals": journals}
 
     def _refused(self, file: JournalFile) -> str:
-        """Why it is no journal; a file that is one stays one."""
+        """Reason why a file is no journal; "" if it is one, which is not checked again."""
         if self.judged.get(file.name) != "":
             self.judged[file.name] = refusal(file)
         return self.judged[file.name]

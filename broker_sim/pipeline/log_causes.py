@@ -128,12 +128,12 @@ class LoggedRebalance:
     late: list[str] = field(default_factory=list)
     """members that did not rejoin in time."""
     expired: list[tuple[int, str]] = field(default_factory=list)
-    """(when, member) of the sessions that expired while the group waited for their members."""
+    """(time in ms, member) of the sessions that expired while the group waited for their members."""
     leave_reasons: dict[str, str] = field(default_factory=dict)
     """member -> the reason in its LeaveGroup."""
 
     def held(self) -> Holdup | None:
-        """What it waited for, if the lines have it."""
+        """Wait that delayed the rebalance; None if the lines do not show it."""
         if self.expired:
             return Holdup("session", self.expired[-1][0] - self.started_ms, [member for _, member in self.expired])
         if self.late and self.closed_ms is not None:
@@ -293,7 +293,7 @@ def _last_sign(member: StoredMember, seen: Progress, since_ms: int | None) -> tu
 
 
 def _last_alive(member: StoredMember, seen: Progress, since_ms: int | None) -> int | None:
-    """When a request of a member that the log shows restarted its session for the last time."""
+    """Time of a member's last request in the log that restarted its session; None if there is none."""
     mine = [seen[name][4] for name in member.assigned if name in seen]
     return max((ms for ms in (*mine, since_ms) if ms is not None), default=None)
 

@@ -1,4 +1,4 @@
-"""How the logs of the data topics grew: from the headers of their batches, without reading a record.
+"""Ends of the data topics' logs over time: from the headers of their batches, without reading a record.
 
 Rules:
 1. A batch has the log end after it, and its time: its largest timestamp. Where clients' clocks went back, the last time is kept; a

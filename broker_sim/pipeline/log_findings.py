@@ -31,7 +31,7 @@ MOST_RETURNS = 2
 
 
 def _since(row: Row) -> int | None:
-    """When a generation's window closed, else when it opened, else when its record was written."""
+    """Time at which a generation's window closed, else at which it opened, else at which its record was written."""
     for name in ("closed_ms", "started_ms", "ended_ms"):
         if row.get(name) is not None:
             return int(row[name])
@@ -53,7 +53,7 @@ def _at(row: Row) -> int:
 
 
 def _begun(rows: list[Row]) -> int:
-    """How many generations these are, with those before each that left no record; those before the first one belong to no run."""
+    """Number of these generations, with those before each that left no record; those before the first one belong to no run."""
     if not any(row["source"] == "broker log" for row in rows):
         return len(rows) + sum(row["missing_before"] or 0 for row in rows[1:])
     # brokers' lines have some without a record
@@ -64,12 +64,12 @@ def _begun(rows: list[Row]) -> int:
 
 
 def _number(row: Row) -> int:
-    """Its generation, or the one that it would have become."""
+    """Generation of a rebalance, or the one that it would have become."""
     return int(row["generation"] if row["generation"] is not None else (row["generation_before"] or 0) + 1)
 
 
 def _unstored(rows: list[Row]) -> int:
-    """How many of them left no record."""
+    """Number of generations that left no record."""
     return _begun(rows) - len([row for row in rows if row["source"] == "log"])
 
 
@@ -88,7 +88,7 @@ _SPARES = {
     "classic": ": start members together, or give them group.instance.id",
     **dict.fromkeys(("consumer", "streams"), "; group.instance.id spares a restart both epochs"),
 }
-"""What spares a group of that kind rebalances."""
+"""Clauses of advice that avoids rebalances, by the kind of group."""
 
 
 def _storms(facts: ReportFacts) -> Iterable[Finding]:
@@ -303,7 +303,8 @@ DID_NOT, SAME = ", and did not rejoin", ", and rejoined under the same member id
 
 
 def _whereabouts(rows: list[Row], at: int, clients: dict[str, str | None]) -> str | None:
-    """What became of the members that a row removed; None where their clients joined again, as in a restart."""
+    """Clause about the members that a row removed and about those that stayed; None if the removed ones' clients joined again, as in a
+    restart."""
     row, later = rows[at], rows[at:]
     removed = set(row["who"] or ())
     again = next((one for one in later if removed and removed <= set(one["members_after"] or ())), None)

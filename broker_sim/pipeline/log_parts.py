@@ -56,7 +56,7 @@ class Parts:
 
 
 class _Written(NamedTuple):
-    """What a task returns."""
+    """Result of a task: the file that it wrote, the number of its records, and what was skipped."""
 
     file: str
     records: int
@@ -95,7 +95,7 @@ def _computed(
     counted: Callable[[R], int],
     progress: Callable[[Callable[[], int]], object],
 ) -> Iterable[R]:
-    """What ``work`` returns for each task, in their order: on Spark's workers, or here."""
+    """Results of ``work`` for the tasks, in their order: computed by Spark's workers, or in this process."""
     if is_in_process(session):
         done = [0]
         progress(lambda: done[0])

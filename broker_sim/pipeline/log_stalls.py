@@ -73,8 +73,8 @@ def _steps(moved: list[Row]) -> list[tuple[int, int]]:
 
 
 def _jumped(first: Row, after: list[Row], step: int) -> int | None:
-    """How much was read at once afterwards, in the next commits but a few (the first is of what was in hand), where it is far more than
-    usual: that had been waiting. None where it is not."""
+    """Number of records that were committed soon after the stall, if they are far more than usual (by at least `JUMP` - 1 steps, as the
+    first commit is of records that had been fetched before), so that they had been waiting; else None."""
     farthest = max((row["committed"] for row in after if row["committed"] is not None), default=first["committed"])
     jumped = int(farthest - first["committed"])
     return jumped if jumped >= (JUMP + len(after) - 1) * max(step, 1) else None
@@ -105,7 +105,7 @@ def _stall(first: Row, rows: list[Row], to_ms: int | None, lasted: int) -> dict[
 
 
 def _meanwhile(states: list[Row], from_ms: int, to_ms: int) -> dict[str, Any]:
-    """What became of the group: generations that began, and whether it had members all the time (None: it is not known)."""
+    """State of the group meanwhile: number of generations that began, and whether it had members all the time (None: unknown)."""
     inside = [row for row in states if row["at_ms"] is not None and from_ms < row["at_ms"] <= to_ms]
     before = [row for row in states if row["at_ms"] is not None and row["at_ms"] <= from_ms]
     sizes = [row["members"] for row in (*before[-1:], *inside)]

@@ -56,7 +56,7 @@ _REFUSED = re.compile(r"NotEnoughReplicas|NOT_ENOUGH_REPLICAS|n-sync replicas")
 REGAINED_MS = 10_000
 """Commits that time out come at a slower pace: so long at the usual one shows that they were committed."""
 MOST_WORDS = 120
-"""Of an error in a client's words."""
+"""Characters of a client's error text that are kept."""
 JUMP = 3
 REPEATED_MS = (4500, 6000)
 """A commit is repeated so long after the one that was not answered: TIMED_OUT_MS, and a client's retry.backoff.ms; a little less behind
@@ -82,7 +82,7 @@ class SlowPeriod:
     to_offset: int
     shows: bool
     repeated_ms: int | None = None
-    """When the group repeated a commit that was not answered, where rule 6 holds; else None."""
+    """Time at which the group repeated a commit that was not answered, if rule 6 holds; else None."""
     marked: bool = False
     """Whether all of its pauses are `MARKED`: the group had a reason of its own."""
     jumped: bool = True
@@ -93,7 +93,7 @@ REPEATED = "repeated"
 """Evidence: rule 6."""
 REGAINED = "regained"
 MARKED = "marked"
-"""Of a pause in which the group rebalanced, or had no members."""
+"""Evidence: a pause in which the group rebalanced, or had no members."""
 REGULAR = 15
 """So many pauses show a group's pace."""
 UNUSUAL = 3
@@ -298,7 +298,7 @@ class _Period:
     records: list[int] = field(default_factory=list)
     of_broker: bool = False
     found_ms: int | None = None
-    """when a client found its coordinator again, behind the last failure."""
+    """time at which a client found its coordinator again, after the last failure."""
     under: bool = False
     """fewer in-sync replicas than are asked for, as far as is known."""
     evidence: str = ""
@@ -341,7 +341,7 @@ def periods_of(signs: Iterable[Row], pauses: Iterable[Row], paces: Iterable[Row]
 
 
 def _epochs(signs: Mapping[int, list[Row]]) -> dict[int, list[int]]:
-    """When the leader epoch of each partition changed."""
+    """Times in ms at which the leader epoch of each log partition changed."""
     return {
         log_partition: [sign["ts_ms"] for sign in mine if sign["what"] == "epoch"]
         for log_partition, mine in signs.items()

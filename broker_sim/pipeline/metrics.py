@@ -1,4 +1,4 @@
-"""What a watch knows, as metrics that Prometheus scrapes: ``broker-sim pipeline watch --metrics 9404``.
+"""Metrics of a watch, which Prometheus scrapes: ``broker-sim pipeline watch --metrics 9404``.
 
     metrics = Metrics()
     with metrics.served("127.0.0.1", 9404): ...
@@ -51,7 +51,7 @@ Key = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class MetricsSnapshot:
-    """What the tables say. ``lag``: (group, topic, partition) -> records behind; ``to_ms``: their newest moment, ms since 1970."""
+    """Values from tables. ``lag``: (group, topic, partition) -> records behind; ``to_ms``: the tables' last moment, ms since 1970."""
 
     lag: dict[Key, int] = field(default_factory=dict)
     lag_left_out: int = 0
@@ -96,7 +96,7 @@ class Metrics:
             self._tables, self._age_s = snapshot, stopwatch()
 
     def stuck(self, logs: Iterable[str]) -> None:
-        """These offsets partitions take no append now."""
+        """Set the partitions of `__consumer_offsets` that take no append now."""
         with self._lock:
             self._stuck = tuple(sorted(logs))
 
@@ -106,7 +106,7 @@ class Metrics:
             self._batches[source] += 1
 
     def retried(self, what: str) -> None:
-        """It failed, and is tried again."""
+        """Record that ``what`` failed and is tried again."""
         with self._lock:
             self._retries[what] += 1
 
@@ -129,7 +129,7 @@ class Metrics:
         }
 
     def collect(self) -> Iterator[Any]:
-        """What prometheus_client asks a collector."""
+        """Metric families, as prometheus_client gets them from a collector."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         for name, values in self.values().items():

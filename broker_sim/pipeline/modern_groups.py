@@ -57,9 +57,9 @@ _AWAY = -2
 _STABLE = {"Consumer": 0, "Share": 0, "Streams": 1}
 """A member's state STABLE as records have it: streams groups count from 1 (StreamsGroup's MemberState.java)."""
 _REVOKING = ("partitionsPendingRevocation", "activeTasksPendingRevocation")
-"""What a member is to give up, in a record of a consumer group and of a streams group."""
+"""Fields of the partitions or tasks that a member is to revoke, in a record of a consumer group and of a streams group."""
 _REMOVALS = {"session_expired": "session", "left": "leave", "revocation_timeout": "rebalance timeout"}
-"""Why a step of a journal removed members -> what the group waited for."""
+"""Reason why a step of a journal removed members -> kind of wait of the group."""
 _TOPOLOGY = "validatedTopologyEpoch"
 
 Row = Mapping[str, Any]
@@ -86,13 +86,13 @@ class _Epoch:
     missed: dict[str, int] = field(default_factory=dict)
     """members that were removed before they reached it, and since when they had lacked an epoch."""
     dead: set[str] = field(default_factory=set)
-    """of these the members whose connections had been closed."""
+    """members of `missed` whose connections had been closed."""
     removal: str = "removed"
-    """what these were waited for: `session`, or `removed` where the log does not show why."""
+    """kind of the wait for members of `missed`: one of `_REMOVALS`, or `removed` if the log does not show why they were removed."""
     ready: bool | None = None
     revoked: _Revoked | None = None
     step: EpochStep | None = None
-    """of a journal."""
+    """step of a journal; None from a log."""
     changes: list[str] = field(default_factory=list)
     bounces: list[Bounce] = field(default_factory=list)
     """static members that came back under another member id in it; of a log."""
@@ -142,17 +142,17 @@ class ModernGroup:
 
     @property
     def epoch(self) -> int | None:
-        """Its epoch; None where there is no such group."""
+        """The group's epoch; None if there is no such group."""
         return self._epoch
 
     @property
     def members(self) -> dict[str, str | None]:
-        """Who was in at its last epoch: member id -> client id."""
+        """Members at the group's last epoch: member id -> client id."""
         return {name: assigned[0] for name, assigned in self._before.items()}
 
     @property
     def present(self) -> set[str]:
-        """Who is in by the members' records."""
+        """Ids of the members that the group has by the members' records."""
         return set(self._members)
 
     def take(self, row: Row) -> EpochStep | None:
@@ -479,7 +479,7 @@ class ModernGroup:
 
 
 def _cause(epoch: _Epoch) -> dict[str, Any]:
-    """Its cause, and the members that caused it; null if the epoch before is unknown, as in a log whose beginning was removed."""
+    """Cause of an epoch, and the members that caused it; null if the epoch before is unknown, as where the log's start was removed."""
     if epoch.before is None:
         return dict.fromkeys(("cause", "cause_detail", "cause_certainty", "cause_changes", "who", "who_clients"))
     joined = [name for name in epoch.new if name not in epoch.old]
@@ -512,7 +512,7 @@ _SETTLED = ("Stable", "Empty")
 
 
 def _why(row: Row) -> str | None:
-    """Why members were removed with a step of a journal, or "loaded" if it is the first; None from a log."""
+    """Reason why members were removed with a step of a journal, or "loaded" if it is the first; None from a log."""
     step: EpochStep | None = row.get("step")
     return None if step is None else "loaded" if step.found else step.removed_by
 

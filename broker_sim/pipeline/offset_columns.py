@@ -60,7 +60,7 @@ class DecodeFault(NamedTuple):
     """A batch, or a record of it, that could not be read."""
 
     batch: int
-    """Its number in the piece."""
+    """Number of the batch in the piece."""
     reason: str
     lost: bool
     """Whether its rows are missing; if not, the record is there as `other`."""
@@ -75,7 +75,7 @@ class Decoded(NamedTuple):
 
 @dataclass(frozen=True)
 class RowSelection:
-    """Whose rows, and which: those of the offsets in [start, end), with the columns of ``table``."""
+    """Selection of the rows of a segment: those of the offsets in [start, end), with the columns of ``table``."""
 
     origin: SegmentOrigin
     start: int = 0
@@ -108,7 +108,7 @@ def decode(piece: Piece, wanted: RowSelection) -> Decoded:
 
 
 def decode_plainly(piece: Piece, wanted: RowSelection) -> Decoded:
-    """The same, record by record out of protocol's decoders alone: what `decode` is checked against."""
+    """Decode a piece record by record, with the protocol's decoders alone: `decode` is checked against this."""
     faults: list[DecodeFault] = []
     placed: list[tuple[int, Row]] = []
     for index, header in enumerate(headers_at(piece.data, piece.at)):
@@ -271,7 +271,7 @@ class _Rows:
         self.kind[who[good]] = numpy.where(ends[good] == 1, TXN_COMMIT, TXN_ABORT)
 
     def _classify_commits(self, who: Array, int16: Array) -> None:
-        """Those of the records whose key and value are commits to the last byte."""
+        """Classify those of the records ``who`` whose key and value are commits to the last byte."""
         key, size = self.key[who], self.key_size[who]
         group = int16[key + 2].astype(numpy.int64)
         good = (size >= 10) & (group >= 0) & (group <= size - 10)

@@ -238,7 +238,7 @@ _REASONS = {
     "requested": "they were deleted by a request (OffsetDelete, DeleteGroups)",
     "topic deleted": "their topic was deleted",
 }
-"""What a journal gives as the reason."""
+"""Reasons of deletions in a journal, as clauses."""
 
 _DELETED = {
     "deleted": "the group was deleted by a request",
@@ -298,7 +298,7 @@ def _duplicates(facts: ReportFacts) -> Iterable[Finding]:
 
 
 def _why_read_again(facts: ReportFacts, row: Row) -> str:
-    """Why records that were read were read again: not committed, or the committed offset was deleted or set back."""
+    """Reason why records were read again: they were not committed, or the committed offset was deleted or set back."""
 
     name = f"{row['topic']}-{row['partition']}"
     before = [
@@ -524,7 +524,7 @@ def _below_start(facts: ReportFacts) -> Iterable[Finding]:
 
 
 def _losses(facts: ReportFacts) -> Iterable[Finding]:
-    """One for each loss, with the groups that had committed there."""
+    """Findings, one for each loss, with the groups that had committed there."""
     by_loss: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for row in facts.losses:
         by_loss[row["topic"], row["partition"], row["at_ms"], row["first_offset"]].append(row)

@@ -1,4 +1,4 @@
-"""Which logs of `__consumer_offsets` a name leads to, and how their bytes are shared out among tasks.
+"""Logs of `__consumer_offsets` below a name, and the division of their bytes among tasks.
 
     found = find_logs(["DIR"])          # found.logs, found.skipped
     for part in share_out(found.logs, tasks=4): ...
@@ -24,10 +24,10 @@ from broker_sim.pipeline.segments import OFFSETS_TOPIC, SegmentFile, Skipped, lo
 __all__ = ["LEAST_BYTES", "FoundLogs", "Log", "Slice", "find_logs", "packed", "share_out"]
 
 LEAST_BYTES = 256 * 1024
-"""A task costs about as much as to read this."""
+"""Bytes whose reading costs about as much as a task."""
 
 FILE_BYTES = 16 * 1024
-"""And a folder with its file as much as this."""
+"""Bytes whose reading costs about as much as a folder with its file."""
 
 _LEAVING = re.compile(rf"{OFFSETS_TOPIC}-[0-9]+\.[0-9a-f]+-(?P<why>delete|future|stray)")
 _WHY = {
@@ -48,7 +48,7 @@ class Log:
 
     @property
     def key(self) -> str:
-        """What it is called in a stream's offsets."""
+        """Key of the log in a stream's offsets."""
         return f"{self.run_id}/{self.partition}"
 
     @property
@@ -82,7 +82,7 @@ class Slice:
 
 
 def find_logs(names: Iterable[str], run_id: str | None = None) -> FoundLogs:
-    """What the names lead to. Raises UsageError for a name that leads nowhere."""
+    """Logs below the names. Raises UsageError for a name without a file or folder."""
     result = FoundLogs()
     logs: dict[tuple[str, int], Log] = {}
     for name in names:

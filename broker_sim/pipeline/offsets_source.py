@@ -63,7 +63,7 @@ _STARTS = ("earliest", "latest")
 
 @dataclass(frozen=True)
 class OffsetsOptions:
-    """What a user may say."""
+    """Options of the sources `consumer_offsets` and `consumer_offsets_skipped`, as a user sets them."""
 
     paths: tuple[str, ...]
     run_id: str | None
@@ -92,7 +92,7 @@ class OffsetsOptions:
         )
 
     def logs(self) -> list[Log]:
-        """What the paths lead to. Raises UsageError."""
+        """Logs below the paths. Raises UsageError."""
         logs = find_logs(self.paths, self.run_id)
         if self.fail_fast and logs.skipped:
             raise UsageError(_skipped_text(logs.skipped[0]))
@@ -173,7 +173,7 @@ class OffsetsPartition(InputPartition):
 
 
 class _PartitionReading:
-    """How a share becomes rows: the same for batch and stream."""
+    """Reader of the rows of a share, for batch and stream alike."""
 
     def __init__(self, options: OffsetsOptions, table: TableSchema) -> None:
         self.options, self.table = options, table
@@ -251,7 +251,7 @@ def _fail(skipped: Skipped) -> None:
 
 @dataclass
 class _LogEnd:
-    """How far a log has been looked at: its last segment, and where the whole batches of that end."""
+    """Position up to which a log has been read: its last segment, and the end of that segment's whole batches."""
 
     segment: SegmentFile
     reached: SegmentEnd
@@ -282,7 +282,7 @@ class OffsetsStream(_PartitionReading, DataSourceStreamReader, SupportsTriggerAv
         return {key: end.reached.offset for key, end in self.ends.items()} or None
 
     def latestOffset(self, start: Offsets | None = None, limit: object = None) -> Offsets:
-        """Where the logs end, no further than the limit allows, and never behind ``start``."""
+        """Offsets at which the logs end, no further than the limit allows, and never before ``start``."""
         begin = start or {}
         latest = begin | {key: max(end, begin.get(key, 0)) for key, end in self._ends().items()}
         if self.target is not None:

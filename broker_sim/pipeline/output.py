@@ -20,7 +20,7 @@ __all__ = ["MADE", "MARKER", "Folder", "is_remote"]
 
 MARKER = "broker-sim-pipeline.json"
 MADE = ("tables", "report.html", "findings.txt", "findings.json")
-"""What a run makes beside its marker."""
+"""Files and folders that a run makes beside its marker."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://?")
 
@@ -81,7 +81,7 @@ class Folder:
         return [name for name in MADE if name in listed]  # never a name that only the marker has
 
     def names(self) -> list[str] | None:
-        """What is in it, [] where it isn't there, None where it is a file."""
+        """Names in the folder; [] if it does not exist, None if it is a file."""
         names: list[str] | None = self._files.names()
         return names
 
@@ -94,7 +94,7 @@ class Folder:
         self._files.write(name, text)
 
     def table(self, name: str, run_id: str) -> str:
-        """Where a table's files of a run go."""
+        """Folder for a table's files of a run."""
         return f"{self.where}/tables/{name}/run_id={run_id}"
 
 

@@ -86,7 +86,7 @@ def _package(arguments: argparse.Namespace) -> int:
 
 
 class Archive:
-    """What was written: the archive and its program, how many modules are in it, its bytes."""
+    """Archive that was written: its path and its program's, the number of modules in it, its bytes."""
 
     def __init__(self, path: Path, entry: Path, modules: int) -> None:
         self.path, self.entry, self.modules = path, entry, modules
@@ -160,7 +160,7 @@ def ship(spark: Any) -> None:
 
 
 _SHIPPED: list[tempfile.TemporaryDirectory[str]] = []
-"""They go with this process: Spark sends what is in them when a worker asks."""
+"""Folders of sent archives, which are removed as this process ends: Spark reads them whenever a worker fetches an archive."""
 
 
 def check_this_machine(needs: Mapping[str, str] = NEEDS, what: str = "pipelines") -> None:

@@ -88,7 +88,7 @@ def who(row: Row) -> str:
 
 
 def cause(row: Row) -> str:
-    """Why a rebalance began, as a clause."""
+    """Cause of a rebalance, as a clause."""
     if row["cause"] == "sync failed":
         error = f" ({row['error']})" if row["error"] else ""
         if row["cause_detail"] == "append_failed":
@@ -105,7 +105,7 @@ def cause(row: Row) -> str:
 
 
 def at_of(row: Row) -> int | None:
-    """When a rebalance began, or the first moment of it that is known."""
+    """Start of a rebalance, or the first moment of it that is known; None if there is none."""
     for name in ("started_ms", "closed_ms", "ended_ms"):
         if row[name] is not None:
             return int(row[name])
@@ -127,7 +127,7 @@ def lines_of(rows: Iterable[Row], most: int | None = None) -> tuple[str, ...]:
 
 
 def ended(row: Row) -> str:
-    """How a rebalance ended, in words: Stable, empty, failed or unknown."""
+    """End of a rebalance, in words: Stable, empty, failed or unknown."""
     return _ENDS.get(row["end"], str(row["end"]))
 
 

@@ -1,4 +1,4 @@
-"""What a run says on stderr while it works: one line a step, with what came of it and how long it took.
+"""Progress of a run on stderr: one line for each step, with its result and its duration.
 
 Rules:
 1. On a terminal the line of the step that runs counts its seconds and Spark's tasks; elsewhere each step is one line, when it is done.

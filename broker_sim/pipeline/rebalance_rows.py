@@ -39,9 +39,9 @@ from broker_sim.pipeline.static_members import Bounce, StaticMembers
 __all__ = ["CLOSED", "GROWN", "JOINS", "rebalances_of"]
 
 CLOSED = "connection closed"
-"""``what`` of a row of `REBALANCE_INPUT` with the end of a member's last connection."""
+"""Value of ``what`` in a row of `REBALANCE_INPUT` for the end of a member's last connection."""
 JOINS, GROWN = "JoinGroup", "topic grown"
-"""``what`` of rows with the partitions that a member owns as it joins, and of a topic that has more partitions than before."""
+"""Values of ``what`` in rows for the partitions that a member owns as it joins, and for a topic whose number of partitions grew."""
 
 Row = Mapping[str, Any]
 
@@ -316,7 +316,7 @@ class _Metadata:
             self._grown.append((row["ts_ms"], grown(row["cause_members"], row["size_before"], row["size_after"])))
 
     def changes(self, step: GroupStep, since_ms: int) -> list[str]:
-        """Of a step; ``since_ms``: when the last rebalance began."""
+        """Changes of metadata that caused a step, as phrases. ``since_ms``: start of the last rebalance."""
         kind, changes = step.cause.kind, []
         for name in step.cause.members if kind in self._JOINED else ():
             had, has = self._owned.get(name), self._owns.get(name, [])
@@ -476,7 +476,7 @@ def _clients(generation: Generation, names: Iterable[str]) -> list[str | None]:
 
 
 def _reason(window: LoggedRebalance) -> dict[str, Any]:
-    """Its cause, and the members that caused it."""
+    """Cause of a rebalance in a broker's lines, and the members that caused it."""
     kind, members, error = cause_of_reason(window.reason)
     if kind == "leave" and any(poll_ran_out(reason) for reason in window.leave_reasons.values()):
         kind = "poll timeout"
@@ -490,7 +490,7 @@ def _reason(window: LoggedRebalance) -> dict[str, Any]:
 
 
 def _of_window(window: LoggedRebalance, row: Row) -> dict[str, Any]:
-    """What a broker's lines add to a generation's record."""
+    """Columns that a broker's lines add to a generation's record."""
     closed_ms = row["closed_ms"] if row["closed_ms"] is not None else window.closed_ms
     reason = _reason(window)
     if reason["cause"] == CAUSES["converted"]:  # the broker doesn't log which member was the last

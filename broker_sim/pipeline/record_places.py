@@ -1,4 +1,4 @@
-"""Where the records of whole batches lie: found for many batches at once, with as little work for each record as there can be.
+"""Positions of the records of whole batches: found for many batches at once, with as little work for each record as possible.
 
 Rules:
 1. Nothing is believed: a place is one where a record's length leads to the next record, or to the end of its batch.
@@ -19,10 +19,10 @@ from kafka_wire.record_batch import CODEC_MASK, HEADER_BYTES, LENGTH_END
 __all__ = ["HEADER", "Array", "Piece", "headers_at", "payload_of", "places_of", "portions", "varints"]
 
 PACKED_BYTES = 1 << 17
-"""How many compressed bytes are unpacked at once: commits take up to twenty times as many."""
+"""Compressed bytes that are unpacked at once: commits take up to twenty times as many."""
 
 MOST_UNPACKED = 1 << 30
-"""How much is worked on at once, at most: positions have 31 bits. What is beyond was packed to do harm, and is read plainly."""
+"""Unpacked bytes that are processed at once, at most: positions have 31 bits. Larger ones are made to do harm, and read plainly."""
 
 Array = numpy.ndarray[Any, Any]
 
@@ -51,13 +51,13 @@ class Piece(NamedTuple):
 
     data: bytes
     position: int
-    """Of ``data`` in the file."""
+    """Position of ``data`` in the file."""
     at: list[int]
-    """Where the batches begin in ``data``."""
+    """Positions in ``data`` at which the batches begin."""
     next_offset: int
     """One past the last of them."""
     headers: Any = None
-    """Those of the batches (an array of HEADER), where they have been read already."""
+    """Headers of the batches (an array of HEADER), if they have been read already."""
 
     def size_of(self, batch: int) -> int:
         """The size of a batch in bytes."""
@@ -113,7 +113,7 @@ def payload_of(piece: Piece, headers: Array) -> tuple[bytes, Array, Array, Array
 
 
 def places_of(payload: bytes, starts: Array, stops: Array, declared: Array) -> tuple[Array, Array]:
-    """Where each record begins (at its length), and how many each batch has; 0 where their lengths don't add up.
+    """Positions of the records (of their lengths), and the number of records of each batch; 0 if their lengths don't add up.
 
     Most batches have records of one length, so that is tried first, for all batches at once: it is right where every record says that
     it ends where the next one begins.
@@ -141,7 +141,7 @@ def places_of(payload: bytes, starts: Array, stops: Array, declared: Array) -> t
 
 
 def _walk(payload: bytes, starts: Sequence[int], stops: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Where each record begins (at its length), and how many each batch has; 0 where their lengths don't add up."""
+    """Positions of the records (of their lengths), and the number of records of each batch; 0 if their lengths don't add up."""
     places: list[int] = []
     counts: list[int] = []
     append = places.append
@@ -168,7 +168,7 @@ def _walk(payload: bytes, starts: Sequence[int], stops: Sequence[int]) -> tuple[
 
 
 def _behind(payload: bytes, at: int) -> int:
-    """Where the record ends whose length takes more than two bytes. Raises IndexError."""
+    """End of a record whose length takes more than two bytes. Raises IndexError."""
     length = shift = 0
     for place in range(at, at + 5):
         length |= (payload[place] & 127) << shift

@@ -25,7 +25,7 @@ from broker_sim.pipeline.phrases import named, short_member, when
 __all__ = ["ABOUT_CLIENTS", "FENCED_ERRORS", "sent_instead"]
 
 FENCED_ERRORS = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING")
-"""What a producer is answered after another one with its transactional.id was initialized, or whose id is unknown."""
+"""Errors of a producer whose transactional.id another one was initialized with later, or whose id is unknown."""
 
 FEW = 3
 """Connections that ended early: fewer may be an accident."""
@@ -69,7 +69,7 @@ _TRANSACTION_ADVICE = {
     **dict.fromkeys(("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH"), (_MEMBER_LEFT, "note")),
     "FENCED_INSTANCE_ID": (_MEMBER_LEFT, "warn"),
 }
-"""What the reader may do, and the severity, by error."""
+"""Advice to the reader, and the severity, by error."""
 
 _TWO_PROCESSES = (
     "Two processes run with one group.instance.id: the later one is not admitted. Each needs an id of its own."
@@ -81,8 +81,8 @@ _DEAD_HOLDER = (
 
 
 def sent_instead(detail: str) -> str | None:
-    """What was sent in place of a request, from the size in ``Invalid receive (size = 1195725856 larger than ..)``; None for a size
-    that no other protocol begins with."""
+    """Name of the message that was sent in place of a request, from the size in ``Invalid receive (size = 1195725856 larger than ..)``;
+    None for a size that no other protocol begins with."""
     match = _SIZE.search(detail)
     if match is None:
         return None
@@ -141,7 +141,7 @@ _Rest = tuple[str, float, str, str, None, None, int | None, int | None, str, tup
 
 
 def _rest(row: Row, words: str, advice: str, severity: str = "warn", sure: str = "certain") -> _Rest:
-    """What follows the kind in a Finding."""
+    """Fields that follow the kind in a Finding."""
     weight = (300 if severity == "warn" else 60) + min(row["times"], 99) / 100
     lines = () if row["line"] is None else (row["line"],)
     text = f"{words[0].upper()}{words[1:]}." if words.startswith(("a ", "the ")) else f"{words}."
@@ -162,7 +162,7 @@ def _clients(facts: ReportFacts) -> Iterable[Finding]:
 
 
 def _instances(facts: ReportFacts) -> Iterable[Finding]:
-    """Who holds a group.instance.id that others were refused, and until when."""
+    """Findings about a group.instance.id that clients were refused: its holder, and until when it had the id."""
     for row in facts.refused_instances:
         group, holder, client = row["group"], row["holder"], row["client_id"] or "a client"
         host = (row["client_host"] or "").lstrip("/")

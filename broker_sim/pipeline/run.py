@@ -84,7 +84,7 @@ class JobFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What a user may set for a run: see ``broker-sim pipeline run --help``."""
+    """Options of a run: see ``broker-sim pipeline run --help``."""
 
     out: str
     input: str | None = None
@@ -103,7 +103,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run came to. ``report``: where the page is, as an address for a browser."""
+    """Result of a run. ``report``: the page's address for a browser."""
 
     facts: ReportFacts
     findings: list[findings.Finding]
@@ -162,7 +162,7 @@ def _line_files(options: RunOptions) -> tuple[str, ...]:
 
 
 def _inputs_of(options: RunOptions) -> inputs.Inputs:
-    """What there is to read. A journal is looked for on this machine alone. Raises UsageError."""
+    """Find the inputs of a run. A journal is looked for on this machine alone. Raises UsageError."""
     return inputs.find(
         options.input,
         options.journal,
@@ -249,7 +249,7 @@ def _elsewhere(spark: SparkSession, remote: bool) -> Iterator[None]:
 
 @contextmanager
 def at_work(spark: SparkSession, *, stop: bool) -> Iterator[None]:
-    """What is done with a session, which is stopped afterwards if it is ours to ``stop``. Raises JobFailed where Spark gives up."""
+    """Context for work with a session, which is stopped afterwards if ``stop``. Raises JobFailed if Spark fails."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped,unused-ignore]
 
     try:
@@ -372,7 +372,7 @@ class PipelineRun:
         self._need_groups(log)
 
     def _let_go(self) -> None:
-        """What was kept at hand for two tables, and is written: a watch makes them again and again in one session."""
+        """Unpersist DataFrames that two tables shared and that are written: a watch makes them again and again in one session."""
         while self._held:
             self._held.pop().unpersist()
 
@@ -419,7 +419,7 @@ class PipelineRun:
 
     @on_its_engine
     def _lines(self, log: DataFrame) -> DataFrame:
-        """What brokers and clients logged, as a table; returns rows about what was unreadable."""
+        """Make the table of brokers' and clients' log lines; return rows about unreadable files and parts of them."""
         from broker_sim.pipeline.tables.log_lines import LOG_LINES, UNREAD, aligned, log_lines, with_groups
 
         with self.steps.step("reading log lines") as step:

@@ -1,4 +1,4 @@
-"""What the tables are made of: columns with their types, units and sources, from which everything else is derived.
+"""Schemas of the tables: columns with their types, units and sources, from which everything else is derived.
 
     REBALANCES = TableSchema("rebalances", (
         RUN_ID,

@@ -210,8 +210,8 @@ def _moment(at_ms: int) -> str:
 
 
 def _last_records(early: DataFrame) -> DataFrame:
-    """Where the last records are of each group, of each partition of it, and of each other key; of a transaction's commits and markers
-    all of them, since later ones decide which of them count."""
+    """Places of the last record of each group, of each partition of it, and of each other key, and of all commits and markers of
+    transactions, since later ones decide which of them count."""
     kind, pending = f.col("kind"), f.col("is_txn") | f.col("kind").isin("txn_commit", "txn_abort")
     what = (
         f.when(f.coalesce(pending, f.lit(False)), f.concat(f.lit("txn "), f.col("log_offset").cast("string")))

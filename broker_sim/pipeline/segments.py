@@ -47,10 +47,10 @@ __all__ = ["PIECE_BYTES", "SegmentFile", "Skipped", "log_partition_of", "next_of
 OFFSETS_TOPIC = "__consumer_offsets"
 PIECE_BYTES = 1 << 20
 MOST_SEARCHED = 1 << 30
-"""How far behind a bad batch the next good one is looked for."""
+"""Bytes after a bad batch within which the next good one is looked for."""
 
 FARTHEST_STEP = 2**31 - 1
-"""How far offsets may be from their segment's first."""
+"""Greatest distance of an offset from its segment's base offset."""
 
 FARTHEST_END = 2**63 - 1
 
@@ -317,7 +317,7 @@ class _Framing:
     # -------------------------------------------------------------------------------------------- bad batches
 
     def _behind_bad(self, position: int) -> int:
-        """Where the next good batch begins; the bytes between are reported as skipped."""
+        """Position of the next good batch, or of the end; the bytes up to it are reported as skipped."""
         behind = self._old_messages(position)
         reason = self._what_is_wrong(position, old=behind is not None)
         behind = behind or self._next_valid(position)
@@ -378,7 +378,7 @@ class _Framing:
         return position if position > first else None
 
     def _next_valid(self, position: int) -> int | None:
-        """Where the length of the bad batch leads, if there is a good one; else the first good one behind it."""
+        """End of the bad batch by its length, if a good one or the file's end is there; else start of the first good one after it."""
         head = self.source.read(position, LENGTH_END)
         length = int.from_bytes(head[8:12], "big", signed=True)
         declared = position + LENGTH_END + length
@@ -417,7 +417,7 @@ class SegmentEnd:
 
 
 def next_offset(segment: SegmentFile, known: SegmentEnd | None = None) -> SegmentEnd:
-    """Where the whole batches of a segment end, by their headers alone; ``known`` is what it was once. Raises OSError."""
+    """End of a segment's whole batches, by their headers alone; ``known``: the end at an earlier time. Raises OSError."""
     position, offset = (known.position, known.offset) if known is not None else (0, segment.base)
     with Source(segment.path) as source:
         framing = _Framing(segment, source, FARTHEST_END, FARTHEST_END, lambda skipped: None)

@@ -126,7 +126,7 @@ def find_java(environ: Mapping[str, str] | None = None, places: Iterable[str] = 
 
 
 def _candidates(environ: Mapping[str, str], places: Iterable[str]) -> Iterator[tuple[str, Path]]:
-    """(where it was found, executable), none twice."""
+    """Executables of Java as (place where it was found, path), none twice."""
     name = "java.exe" if sys.platform == "win32" else "java"
     seen: set[Path] = set()
     for where, path in _all_candidates(environ, places, name):
@@ -335,7 +335,7 @@ _USUAL = (
     b"Unable to load native-hadoop library",
     b"Setting Spark log level to",
 )
-"""What every start says."""
+"""Parts of the messages that every start of Spark writes."""
 
 
 def _to_stderr(data: bytes) -> None:

@@ -30,7 +30,7 @@ RETURNS = {
     "released": "{} released it",
     "session closed": "the share session of {} was closed",
 }
-"""Why a record becomes available again: actions of the journal's events `delivery`, in words."""
+"""Reasons why a record becomes available again: actions of the journal's events `delivery`, in words."""
 _LONGER = "Fewer records per poll, faster work, a longer lock, or RENEW."
 _ADVICE = {
     "expired": "Its acquisition lock expired (group.share.record.lock.duration.ms): its consumer processed its records for longer,"
@@ -39,7 +39,7 @@ _ADVICE = {
     "session closed": "Its consumer was closed, or lost its connection or its session, before it acknowledged: it is processed twice,"
     " at least in part.",
 }
-"""What the reader may do, by the reason."""
+"""Explanation and advice, by the reason."""
 _WRITTEN_MS = 1000
 """So long after a record has become available again that is written."""
 OFTEN = 3
@@ -153,7 +153,7 @@ def _returned(facts: ReportFacts, row: Row) -> list[Row]:
 
 
 def _because(facts: ReportFacts, rows: list[Row], first: Row) -> str:
-    """Why the first record of these became available again, by which event, and how the others did."""
+    """Clause with the reason why the first of these records became available again, its event, and the reasons of the others."""
     who = first["client_id"] or "a member"
     words = f"; {RETURNS[first['action']].format(who)} (event {first['seq']} of the journal)"
     seen = {one["seq"]: one["action"] for row in rows for one in _returned(facts, row)}
@@ -186,7 +186,7 @@ def _set(facts: ReportFacts) -> Iterable[Finding]:
 
 
 def _waited(row: Row, facts: ReportFacts) -> int:
-    """How long records waited for their next delivery, to the end of the input if they still do."""
+    """Milliseconds that records waited for their next delivery, on average; to the end of the input if they still wait."""
     until_ms = row["last_ms"] if row["outcome"] is not None else (facts.to_ms or row["last_ms"])
     waited_ms: int = max(until_ms - row["first_ms"], 0) // max(row["returns"], 1)
     return waited_ms

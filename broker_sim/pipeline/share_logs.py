@@ -53,7 +53,7 @@ class _RecordHistory:
     last_ms: int = 0
 
     def earlier(self, other: _RecordHistory) -> _RecordHistory:
-        """Of both, what began first."""
+        """The one of both histories that began first."""
         return min(self, other, key=lambda history: (history.first_ms, history.place))
 
 

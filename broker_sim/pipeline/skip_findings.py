@@ -16,7 +16,7 @@ _BEGAN = {
     "reached": "where the group had read up to, {}",
     "grown": "{}, the beginning of a partition that the topic got while the group was reading it",
 }
-"""Where a member did not continue, by `offset_skips.began`."""
+"""Position at which a member did not continue, by `offset_skips.began`."""
 _AT_END = (
     "the group had no committed offset there, and the log ended there (auto.offset.reset=latest, or a seek to the end)"
 )

@@ -96,7 +96,7 @@ def dead_members(facts: ReportFacts, group: str, *, expired: bool = False) -> se
 
 
 def rebalancing_ms(facts: ReportFacts, group: str, from_ms: int, to_ms: int) -> int:
-    """How long of that time a classic group was not Stable: its members can commit nothing that they have not read before."""
+    """Milliseconds of the time in which a classic group was not Stable: its members then commit only what they had read before."""
     spans = [
         (row["started_ms"], row["ended_ms"] if row["ended_ms"] is not None else to_ms)
         for row in facts.of_group(facts.rebalances, group)
@@ -130,7 +130,7 @@ def _grew_in(facts: ReportFacts, run: list[Row], peak: Row) -> bool:
 
 
 def _effects(facts: ReportFacts, run: list[Row]) -> str:
-    """What followed from a series, as a sentence (rule 2); "" for nothing."""
+    """Effects of a series of rebalances, as a sentence (rule 2); "" if there is none."""
     group, from_ms, to_ms = run[0]["group"], run[0]["started_ms"], run[-1]["ended_ms"]
     words = []
     stalls = [
@@ -148,7 +148,7 @@ def _effects(facts: ReportFacts, run: list[Row]) -> str:
 
 
 def _held_by_dead(run: list[Row], dead: list[Row]) -> str:
-    """Which dead members held a series up, how long and with what."""
+    """Clause about the dead members that delayed a series: how long, and by which waits."""
     clauses = []
     for wait in dead:
         names = _names(wait["clients"], wait["who"])
@@ -190,7 +190,7 @@ def _removed_waits(run: list[Row]) -> list[tuple[Row, Row]]:
 
 
 def _without_removed(waits: list[tuple[Row, Row]]) -> str:
-    """Which members an epoch-based group lacked, and until when."""
+    """Clause about the members for which an epoch-based group waited, and until when."""
     until_reached = "the time until all members had reached its epoch"
     if _expired(waits):
         clauses = []
@@ -223,7 +223,7 @@ def _timed_out(row: Row) -> bool:
 
 
 def _longest_wait(facts: ReportFacts, row: Row) -> tuple[str, str]:
-    """What a rebalance waited for, from the steps of the group (`explain.holdups`), and advice about it."""
+    """Clause about a rebalance's longest wait, from the steps of the group (`explain.holdups`), and advice about it."""
     what = row.get("held_by")
     if what is None and row["timed_out"]:
         row = {**row, "held_by": "rebalance timeout", "held_ms": row["preparing_ms"] or 0, "held_who": row["timed_out"]}

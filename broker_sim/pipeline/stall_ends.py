@@ -1,5 +1,5 @@
-"""How offsets that did not advance went on again, where only the log is known: with a generation, whose beginning it does not show; and
-whose owner may have ended, where the journal is known."""
+"""Ends of stalls, in which committed offsets did not advance: the generation with which they went on, if only the log is known, which
+does not show its beginning; and owners that may have ended, if the journal is known."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def disconnected(facts: ReportFacts, stall: Row) -> list[Row]:
 
 
 def still_members(dead: list[Row]) -> str:
-    """When the connections of these were closed, as the end of a sentence; "" for none."""
+    """Clause with the times at which these members' connections were closed, as the end of a sentence; "" for none."""
     if not dead:
         return ""
     names = [row["client_id"] or short_member(row["member"]) for row in dead]

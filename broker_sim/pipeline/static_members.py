@@ -32,7 +32,7 @@ class Bounce:
     away_ms: int | None
     removed: bool = False
     log_offset: int | None = None
-    """of the record that shows it."""
+    """log offset of the record that shows the return."""
 
     def row(self) -> dict[str, Any]:
         """As an element of `rebalances.bounces`."""
@@ -86,7 +86,7 @@ class StaticMembers:
 def _away_ms(
     former: StoredMember, since_ms: int | None, ts_ms: int | None, committed: Mapping[str, Sequence[int]]
 ) -> int | None:
-    """How long before a record a member had committed for the last time; None if it had not since its own record."""
+    """Milliseconds between a member's last commit and a record; None if it had not committed since its own record."""
     last = [committed[name][1] for name in former.assigned if name in committed]
     if not last or ts_ms is None or since_ms is None or max(last) < since_ms:
         return None

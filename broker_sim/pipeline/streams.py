@@ -134,7 +134,7 @@ class AppendedStream:
 
 
 def _in_a_line(text: str) -> str:
-    """Of a Java exception the line that says most."""
+    """Line of a Java exception that describes it best."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if "Error: " in line or "Unreadable: " in line]
     return (errors or lines or ["it ended without a word"])[-1 if errors else 0][:400]

@@ -81,7 +81,7 @@ class StuckAlerts:
 
     @property
     def open(self) -> list[StuckPeriod]:
-        """What goes on, the oldest first."""
+        """Stuck periods that go on, the oldest first."""
         periods = [log.period for log in self._logs.values() if log.period is not None]
         return sorted(periods, key=lambda period: period.from_ms)
 

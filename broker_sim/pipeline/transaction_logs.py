@@ -69,7 +69,7 @@ class _OpenTransaction:
     partitions: dict[str, None] = field(default_factory=dict)
     decided_ms: int | None = None
     bumped: bool = False
-    """Its end was written with a later epoch by an old flow: the coordinator has fenced its producer."""
+    """Whether the transaction's end was written with a later epoch by an old flow: the coordinator has fenced its producer."""
     flow: int = 0
 
 
@@ -159,8 +159,8 @@ def _decoded(key: bytes | None, value: bytes | None) -> tuple[str | None, Transa
 
 
 def rows_of_data(folders: Iterable[tuple[str, int, str]]) -> Iterator[dict[str, Any]]:
-    """What a partition's log shows of transactions: of each one that is open at its end, or that began behind its own end (``late``), a
-    row, as `rows_of_state`; and of the others (``known``) from when to when they held the last stable offset."""
+    """Rows about the transactions in partitions' logs: for each one that is open at the log's end, or that began after its own end
+    (``late``), a row as of `rows_of_state`; for the others (``known``), the time in which they held the last stable offset."""
     for topic, partition, folder in folders:
         yield from _of_partition(f"{topic}-{partition}", folder)
 

@@ -83,7 +83,7 @@ _ONCE = ("lag", "hotspot", "misplaced groups", "churn", "unreadable input")
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """What a user may set: see ``broker-sim pipeline watch --help``."""
+    """Options of a watch: see ``broker-sim pipeline watch --help``."""
 
     out: str
     input: str | None = None
@@ -162,7 +162,7 @@ class PipelineWatch:
 
 
 def _key(finding: Mapping[str, Any]) -> str:
-    """What makes it the same finding."""
+    """Key of a finding, which is equal in later reports of the same finding."""
     began = None if finding["kind"] in _ONCE else finding["at_ms"]
     return json.dumps([finding["kind"], finding["group"], finding["log_partition"], began])
 
@@ -181,7 +181,7 @@ def _signals(stop: Callable[[], object]) -> AbstractContextManager[None]:
 
 
 def _inputs(options: WatchOptions) -> Inputs:
-    """What there is; of a folder that is there and has nothing yet, its name alone. Raises UsageError."""
+    """Find the inputs of a watch; only the run's name if the folders exist but have no input yet. Raises UsageError."""
     lines = _lines(options)
     try:
         inputs = places.find(options.input, options.journal, options.run_id)
@@ -406,7 +406,7 @@ class _WatchSession:
 
 
 class _RetryLimit:
-    """How often something may fail in a row. ``waits_s``: how long it waits to be tried again, since `since` was started."""
+    """Limit of failures in a row. ``waits_s``: seconds from the start of `since` to the next attempt."""
 
     def __init__(self, most: int) -> None:
         self.most, self.failures, self.batches = most, 0, 0

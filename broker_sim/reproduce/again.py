@@ -51,8 +51,8 @@ def evidence_of(data: Path, group: str | None, *, journal: bool = False) -> Evid
 
 
 def stuck_findings(data: Path, group: str) -> list[Finding]:
-    """When the group's offsets partition was stuck: from the journal of the simulated log, as from lines of a real one. What waited
-    before the ISR shrank, and what was refused then, are two periods of a journal, and one of lines."""
+    """Findings about periods in which the group's offsets partition was stuck: from the journal of the simulated log, as from lines of
+    a real one. Appends that waited before the ISR shrank, and those refused then, are two periods of a journal, and one of lines."""
     evidence = read(str(data), Steps(sys.stderr, quiet=True), group=group, journal=True)
     home, merged = evidence.partition_of(group), list[Finding]()
     mine = [finding for finding in evidence.findings if finding.kind == "stuck" and finding.log_partition == home]

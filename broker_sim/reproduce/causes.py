@@ -33,14 +33,14 @@ _COMMITS = ("commit", "delete_offsets", "delete_group", "expire")
 SLACK_MS = 1500
 """A finding's time is that of a record, or of a period; an act's is up to so much later."""
 SERIES_MS = 60_000
-"""What began a series of rebalances, or a slow one, happened so long before it at most: a session."""
+"""Longest time between a series of rebalances, or a slow one, and the act before that began it: a session timeout."""
 AGREE = 0.5
 """So large a share of the members, or of the partitions, must be the same."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """``what``: the act, with its cause; ``who``: clients; ``where``: partitions."""
+    """Cause of a finding. ``what``: the act, with its own cause; ``who``: clients; ``where``: partitions."""
 
     what: str
     who: frozenset[str] = frozenset()
@@ -120,7 +120,7 @@ def _what(act: Act) -> str:
 
 
 def _of_series(timeline: GroupTimeline, at_ms: int, until_ms: int) -> Cause | None:
-    """What happened most in the time of several rebalances: ends of members, else their joins."""
+    """The most frequent kind of act in the time of several rebalances: of ends of members, else of their joins; None without any."""
     until_ms = max(until_ms, at_ms + SERIES_MS)
     acts = [act for act in timeline.acts if at_ms - SERIES_MS <= act.at_ms <= until_ms]
     ends = [act for act in acts if act.kind in _ENDS]

@@ -1,4 +1,4 @@
-"""What a log shows of a group with epochs: a consumer group (KIP-848), a share group or a streams group.
+"""Timeline of a group with epochs from a log: a consumer group (KIP-848), a share group or a streams group.
 
 Rules:
 1. A record of an epoch has the moment at which a member joined or was removed. A leave and an expired session write the same tombstone.
@@ -58,7 +58,7 @@ def kinds_of(evidence: Evidence, group: str) -> list[str]:
 
 
 def read_epochs(evidence: Evidence, group: str, kind: str, from_ms: int, to_ms: int) -> GroupTimeline:
-    """Of a group's epochs between two moments. ``kind``: one of EPOCH_KINDS."""
+    """Timeline of a group's epochs between two moments. ``kind``: one of EPOCH_KINDS."""
     rows = [
         row
         for row in evidence.of_group("rebalances", group)
@@ -216,7 +216,7 @@ def _matching(expression: str, topics: Iterable[str]) -> set[str]:
 
 
 def _read_topology(timeline: GroupTimeline, evidence: Evidence, rows: list[Row]) -> None:
-    """When the topology lacked topics: one of its source topics is taken to have been created when it became ready."""
+    """Add the time in which the topology lacked topics: one of its source topics is taken to have been created when it became ready."""
     timed = [row for row in rows if row["topology_ready"] is not None and row["started_ms"] <= timeline.to_ms]
     lacking = [row for row in timed if row["topology_ready"] is False and row["members_after"]]
     if not lacking:
@@ -411,12 +411,12 @@ class _EpochReader:
         return LEFT, f"{silence}: it left", True
 
     def _released(self, at_ms: int) -> int | None:
-        """When records became available again before a removal, where that was once within the time of a session."""
+        """Time at which records became available again before a removal, if that was once within a session timeout; else None."""
         times = {ms // 1000: ms for ms in self.members.released if at_ms - SESSION_MS - 2000 <= ms <= at_ms - 3000}
         return next(iter(times.values())) if len(times) == 1 else None
 
     def _silent_ms(self, entry: GenerationMember, at_ms: int) -> int | None:
-        """How long the member's partitions had not been committed when it was removed; None if unknown: a member commits as it
+        """Milliseconds from the last commit of the member's partitions to its removal; None if unknown: a member commits as it
         leaves."""
         mine = self.members.assigned_at(entry.member_id, at_ms, sorted(self.timeline.partitions))
         last = [commit.at_ms for commit in self.timeline.commits if commit.log in mine and commit.at_ms < at_ms]

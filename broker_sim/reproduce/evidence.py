@@ -52,7 +52,7 @@ class Evidence:
         return [] if table not in self._tables else [dict(row) for row in self._tables[table].collect()]
 
     def of_group(self, table: str, group: str) -> list[Row]:
-        """Its rows about one group."""
+        """Rows of a table about one group."""
         return [row for row in self.rows(table) if row["group"] == group]
 
     def groups(self) -> list[str]:
@@ -64,7 +64,7 @@ class Evidence:
         return next((row["log_partition"] for row in self.of_group("offset_log", group)), None)
 
     def lines_of(self, log_partition: int) -> list[Row]:
-        """What brokers' lines say of an offsets partition, in order."""
+        """Lines of brokers about an offsets partition, in order."""
         mine = [row for row in self.rows("log_lines") if row["source"] == "broker" and row["ts_ms"] is not None]
         of_it = [row for row in mine if row["topic"] == OFFSETS_TOPIC and row["partition"] == log_partition]
         return sorted(of_it, key=lambda row: row["ts_ms"])
@@ -95,7 +95,7 @@ class Evidence:
 
 COMMIT_KEYS, GROUP_KEY = (0, 1), 2
 NEWER, OLDER = "4.1", "3.9"
-"""What is taken where a log shows no more than that its broker was of 4.x, or of 3.x."""
+"""Releases that are assumed if a log shows only that its broker was of 4.x, or of 3.x."""
 
 
 def _known_release(version: str) -> str | None:

@@ -1,5 +1,5 @@
-"""What a log shows of one group, as things that happened to it: members that come and go, hang and come back; offsets that are set,
-fall and are deleted; a coordinator that moves.
+"""Timeline of one group from a log: members that come and go, hang and come back; offsets that are set, fall and are deleted; a
+coordinator that moves.
 
     timeline = read_timeline(evidence, "billing", from_ms, to_ms)
     timeline.members     the members, by the names that the scenario gives them
@@ -131,7 +131,7 @@ class Act:
     why: str = ""
     is_certain: bool = True
     removed: bool = False
-    """Of a crash or a hang: the group went on without it."""
+    """Whether the group went on without the member after a crash or a hang."""
     refused_ms: int | None = None
     cause: str = ""
     stood: tuple[tuple[Log, int], ...] = ()
@@ -166,7 +166,7 @@ class GroupTimeline:
 
 
 def read_timeline(evidence: Evidence, group: str, from_ms: int, to_ms: int) -> GroupTimeline:
-    """Of a group's records and commits between two moments."""
+    """Timeline of a group's records and commits between two moments."""
     rows = sorted(evidence.of_group("offset_log", group), key=lambda row: (row["log_partition"], row["log_offset"]))
     records = [_generation_of(row) for row in rows if row["kind"] in ("group", "group_tombstone")]
     commits = [_commit(row) for row in rows if row["kind"] in ("commit", "commit_tombstone")]
@@ -245,7 +245,7 @@ def _commit(row: Row) -> Commit:
 
 
 def read_topics(timeline: GroupTimeline, evidence: Evidence) -> None:
-    """How many partitions there are, where their logs ended, and how fast they grow."""
+    """Read the topics' numbers of partitions, the ends of their logs, and how fast these grow."""
     logs = {commit.log for commit in timeline.commits} | set(timeline.before)
     logs |= {log for record in timeline.records for entry in record.entries for log in entry.logs}
     grown: dict[Log, list[tuple[int, int]]] = defaultdict(list)
@@ -274,7 +274,7 @@ def read_topics(timeline: GroupTimeline, evidence: Evidence) -> None:
 
 
 def rhythm_of(commits: Iterable[Commit]) -> int:
-    """How often a partition is committed, as a rule."""
+    """Median time in ms between two commits of a partition."""
     of_log: dict[Log, list[int]] = defaultdict(list)
     for commit in commits:
         of_log[commit.log].append(commit.at_ms)
@@ -463,7 +463,7 @@ class _TimelineReader:
                 self._act(before.at_ms, "hang", owner, why, is_certain=False, for_ms=after.at_ms - before.at_ms)
 
     def _owner(self, log: Log, from_ms: int, to_ms: int) -> str | None:
-        """Who had it at both ends; None where that changed."""
+        """Name of the member that had the partition at both moments; None if the owner changed."""
         owners = []
         for at_ms in (from_ms, to_ms):
             record = next(

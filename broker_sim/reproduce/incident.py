@@ -1,4 +1,4 @@
-"""Which finding is to happen again, and over which time its group is looked at.
+"""Selection of the finding that is reproduced, and of the time over which its group is examined.
 
 Rules:
 1. A finding is one of the pipeline, or one of `_own`, for what the pipeline does not find in a log alone.
@@ -62,7 +62,7 @@ UNPLAYABLE = {
 _SILENT = ("nothing", "misplaced groups", "hotspot")
 """Kinds that are no reason."""
 PARTITIONED = ("stuck", "coordinator moved")
-"""What happens to a partition of `__consumer_offsets`, and so to each of its groups."""
+"""Kinds of incidents of a partition of `__consumer_offsets`, and so of each of its groups."""
 MOST_GROUPS = 100
 """So many groups are looked at where the pipeline has found nothing."""
 NEAR_MS = 15_000
@@ -71,7 +71,7 @@ AFTER_S, BEFORE_S, MOST_S = 90, 30, 900
 """Seconds that are reproduced: after the beginning of a finding without an end, before a finding, and at most in all."""
 
 _EARLIER = ("deleted offsets", "departed", "session expired", "poll timeout", "regression", "reset")
-"""Their cause may have happened before the finding begins."""
+"""Kinds whose cause may have happened before the finding begins."""
 
 OF_COMMITS = ("stalled", "poison")
 """Findings about the commits of members: the members of groups with epochs that a scenario has do not commit."""
@@ -151,7 +151,7 @@ def _own(evidence: Evidence, group: str) -> Iterator[Finding]:
 
 
 def _bounced(evidence: Evidence, group: str) -> int | None:
-    """When a record first had another member id for an instance in the same generation."""
+    """Time at which a record first had another member id for an instance in the same generation; None if there is none."""
     known: dict[str, tuple[str, int]] = {}
     for row in sorted(evidence.of_group("offset_log", group), key=lambda row: row["log_offset"]):
         for member in row["members"] or ():
@@ -202,7 +202,7 @@ def choose(whole: Evidence, group: str | None, at_ms: int | None) -> tuple[str |
 
 
 def _away_ms(finding: Finding, at_ms: int) -> float:
-    """How far from a moment a finding is: 0 within one that lasts."""
+    """Milliseconds between a moment and a finding: 0 within one that lasts."""
     if finding.at_ms is None:
         return float("inf")
     return max(finding.at_ms - at_ms, at_ms - max(finding.to_ms or finding.at_ms, finding.at_ms), 0)
@@ -226,8 +226,8 @@ def _partitions(whole: Evidence, finding: Finding) -> set[int]:
 
 
 def _of_its_own(whole: Evidence, finding: Finding, group: str) -> Finding:
-    """What is known of the group beyond the finding: the time of its own move, if it has several moves; for a note that a member
-    of a group with epochs departed, why."""
+    """The finding with the group's own data: the time of its own move, if there are several moves; for a note that a member of a
+    group with epochs departed, the finding that has the reason."""
     has_epochs = any(kind in EPOCH_KINDS for kind in kinds_of(whole, group))
     if has_epochs and (finding.kind, finding.severity) == ("departed", "note") and finding.at_ms is not None:
         reasons = [own for own in _own(whole, group) if own.weight > finding.weight and own.at_ms is not None]
@@ -245,14 +245,14 @@ def _of_its_own(whole: Evidence, finding: Finding, group: str) -> Finding:
 
 
 def _hit(whole: Evidence, finding: Finding) -> str | None:
-    """Of a partition's finding the busiest group in it; of several partitions that of the busiest one."""
+    """Busiest group of a partition with a finding; of several partitions, that of the busiest one. None if there is none."""
     mine = _partitions(whole, finding)
     rows = [row for row in whole.rows("coordinator_hotspots") if row["log_partition"] in mine and row["busiest_group"]]
     return max(rows, key=lambda row: (row["records"], -row["log_partition"]))["busiest_group"] if rows else None
 
 
 def incident(mine: Evidence, group: str, of_all: Finding | None, at_ms: int | None) -> SelectedIncident:
-    """What of one group's log is to be played. Raises NotReproducible."""
+    """Select the incident of one group's log that is played. Raises NotReproducible."""
     candidates = [
         finding for finding in seen(mine, group) if finding.kind in PLAYABLE and finding.kind != "transaction"
     ]
@@ -293,7 +293,7 @@ def incident(mine: Evidence, group: str, of_all: Finding | None, at_ms: int | No
 
 
 def _why_not(evidence: Evidence, group: str | None = None) -> str:
-    """Why there is nothing to reproduce: what is known of the most severe finding of the group, or of all."""
+    """Reason why there is nothing to reproduce, from the most severe finding of the group, or of all groups."""
     for finding in evidence.findings:
         if finding.kind in _SILENT or (group is not None and finding.group not in (group, None)):
             continue

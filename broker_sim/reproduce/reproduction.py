@@ -66,7 +66,7 @@ CACHE = "__pycache__"
 
 @dataclass(frozen=True)
 class ReproduceOptions:
-    """What a user may say."""
+    """Options of `broker-sim reproduce`, as a user sets them."""
 
     input: str
     out: str
@@ -197,7 +197,7 @@ def reproduce(options: ReproduceOptions, steps: Steps) -> Reproduction:
 
 @dataclass
 class _Plan:
-    """What is played, and how it is looked for in the simulated log. ``row``: of a transaction."""
+    """Incident and timeline that are played and then searched for in the simulated log. ``row``: of a transaction."""
 
     chosen: SelectedIncident
     timeline: GroupTimeline
@@ -308,7 +308,7 @@ def _simulated_transaction(data: Path, row: Row, begin_ms: int, to_ms: int) -> t
 
 
 def _transaction_recurs(row: Row, real: GroupTimeline, findings: list[Finding], shifted: GroupTimeline) -> Recurrence:
-    """The same transactional id, the same end, in the same partitions, for a similar time."""
+    """Recurrence of a transaction: with the same transactional id and end, in the same partitions, for a similar time."""
     mine, other = (
         next((act for act in timeline.acts if act.kind == "transaction"), None) for timeline in (real, shifted)
     )
@@ -357,7 +357,8 @@ def steps_of(steps: Steps) -> Steps:
 
 
 def _stuck(chosen: SelectedIncident, timeline: GroupTimeline, mine: Evidence, release: str) -> None:
-    """What happened to the group's offsets partition. What its members did meanwhile came of it, and is left to come of it again."""
+    """Add the jam of the group's offsets partition. Acts of its members meanwhile were a consequence of it, and are left out,
+    so that the simulation brings them about again."""
     finding = chosen.finding
     assert finding.at_ms is not None
     to_ms = finding.to_ms if finding.to_ms is not None else chosen.to_ms
@@ -381,7 +382,7 @@ def _stuck(chosen: SelectedIncident, timeline: GroupTimeline, mine: Evidence, re
 
 
 def _add_stuck_act(findings: list[Finding], shifted: GroupTimeline) -> None:
-    """The same of the simulated group's life."""
+    """Add the jam of the simulated group's offsets partition to its timeline."""
     for finding in findings:
         if finding.at_ms is None or not shifted.from_ms <= finding.at_ms <= shifted.to_ms:
             continue

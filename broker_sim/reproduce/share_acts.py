@@ -1,4 +1,4 @@
-"""What a log shows of a share group's deliveries, and the clients that bring them about.
+"""Deliveries of a share group from a log, and the clients that bring them about.
 
 Rules:
 1. `__share_group_state` has no acquisitions. A record that became available again within a second of its append, or of its last
@@ -86,7 +86,8 @@ def add_deliveries(timeline: GroupTimeline, evidence: Evidence) -> None:
 
 
 def _before(timeline: GroupTimeline, row: Row) -> int:
-    """When records whose append is not in the log are appended: just before it, or a lock duration before they were available again."""
+    """Time at which records whose append is not in the log are appended: shortly before they were available again, or a lock duration
+    before that if they had been held."""
     held = not _ended(timeline, row) and _waited(row)
     first_ms: int = row["first_ms"]
     return max(first_ms - (ASSUMED_LOCK_MS if held else STEP_MS // 2), timeline.from_ms + 1)
@@ -104,7 +105,7 @@ def _ended(timeline: GroupTimeline, row: Row) -> bool:
 
 
 def _appended(timeline: GroupTimeline, evidence: Evidence) -> dict[Log, list[tuple[int, int]]]:
-    """(when, log end after it) of the appends of each partition, in order."""
+    """Appends of each partition: (time in ms, log end after it), in order."""
     ends: dict[Log, list[tuple[int, int]]] = defaultdict(list)
     for row in evidence.rows("log_ends"):
         if row["topic"] in timeline.partitions:
@@ -113,7 +114,7 @@ def _appended(timeline: GroupTimeline, evidence: Evidence) -> dict[Log, list[tup
 
 
 def _cause(timeline: GroupTimeline, row: Row, appended: list[tuple[int, int]]) -> tuple[str, int | None]:
-    """Why records were available again, or archived, and how long they had been held, ms; None if unknown."""
+    """Reason why records were available again, or archived, and how long they had been held, ms; None if unknown."""
     if row["outcome"] == "reset":
         return RESET, None
     if row["outcome"] == "archived" and not row["returns"]:

@@ -11,11 +11,11 @@ __all__ = ["NotReproducible", "timeline_of"]
 
 
 class NotReproducible(UsageError):
-    """Why not, in one line."""
+    """Reason why a finding can't be reproduced, in one line."""
 
 
 def timeline_of(evidence: Evidence, group: str, from_ms: int, to_ms: int) -> GroupTimeline:
-    """What a log shows of a group between two moments. Raises NotReproducible if it changed its protocol within them."""
+    """Timeline of a group between two moments of a log. Raises NotReproducible if the group changed its protocol between them."""
     kinds = [kind for kind in kinds_of(evidence, group) if kind in EPOCH_KINDS]
     if not kinds:
         return read_timeline(evidence, group, from_ms, to_ms)

@@ -1,5 +1,5 @@
-"""What a log shows of a transaction that was long, hung, or was ended by something else than its producer, and a scenario's steps
-for it.
+"""Timeline of a transaction that was long, hung, or was ended by something else than its producer, from a log, and a scenario's
+steps for it.
 
     timeline = read_transaction(evidence, row)     row: of the table `transactions`
 
@@ -67,7 +67,7 @@ def row_of(evidence: Evidence, finding: Finding) -> Row | None:
 
 
 def cause_of_transaction(row: Row) -> str:
-    """What ended the transaction, or keeps it open."""
+    """Cause that ended the transaction, or keeps it open."""
     if row["lost_abort"]:
         return LOST_ABORT
     if row["hangs"]:
@@ -80,7 +80,7 @@ def cause_of_transaction(row: Row) -> str:
 
 
 def unplayable(row: Row, release: str | None) -> str | None:
-    """Why no scenario has the transaction; None if one has. ``release``: of the brokers, None if that is not decided yet."""
+    """Reason why no scenario has the transaction; None if one has. ``release``: of the brokers, None if that is not decided yet."""
     cause = cause_of_transaction(row)
     if not row["partitions"]:
         return "its partitions are not in the input"
@@ -153,7 +153,7 @@ def read_transaction(evidence: Evidence, row: Row, to_ms: int | None = None) -> 
 
 
 def _places(row: Row) -> list[Log]:
-    """Its partitions; of a transaction with offsets its topic and its groups, in place of partitions."""
+    """Partitions of a transaction; of one with offsets its topics and its groups, in place of partitions."""
     logs = [_log(name) for name in row["partitions"] or ()]
     if not row["groups"]:
         return logs

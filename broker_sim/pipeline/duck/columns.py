@@ -212,7 +212,7 @@ def lit(value: Any) -> Column:
 
 
 def expression(argument: str | Column) -> Column:
-    """What most functions take: a column's name, or an expression."""
+    """The expression of a function's argument: a column's name, or an expression already."""
     return col(argument) if isinstance(argument, str) else argument
 
 

@@ -1,2 +1,1 @@
-"""What brokers' and clients' logs say of groups and of the partitions of `__consumer_offsets`: lines of text as rows. No Spark in
-it."""
+"""Lines of brokers' and clients' logs about groups and the partitions of `__consumer_offsets`, as rows. No Spark in it."""

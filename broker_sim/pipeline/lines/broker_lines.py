@@ -14,7 +14,7 @@ from broker_sim.pipeline.lines.line_patterns import LinePatterns, form
 __all__ = ["BROKER", "KINDS", "NODE", "PLACE"]
 
 NODE = r"(?:broker|brokerId|nodeId|id)=(?P<node>\d+)|\[(?:GroupCoordinator|Controller) (?P<node2>\d+)\]"
-"""Whose line it is."""
+"""Pattern of the id of the broker that wrote the line."""
 PLACE = r"\[GroupCoordinator id=\d+ topic=(?P<topic>\S+) partition=(?P<partition>\d+)\]"
 """The coordinator's partition, as the lines of 4.x begin."""
 

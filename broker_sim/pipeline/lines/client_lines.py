@@ -19,15 +19,15 @@ JAVA = (
     r"\[(?:Consumer|Producer|AdminClient) (?:instanceId=(?P<instance>[^,\]]+), )?clientId=(?P<client_id>[^,\]]*)(?:,"
     r" groupId=(?P<group>[^\]]*))?(?:, transactionalId=(?P<member>[^\]]*))?\]"
 )
-"""Whose line it is: Java's way."""
+"""Pattern of the client that wrote the line, in the format of Java's clients."""
 RDKAFKA = r"\|(?P<client_id>[^|#]*)#(?:consumer|producer)-\d+\|"
-"""And librdkafka's."""
+"""Pattern of the client that wrote the line, in the format of librdkafka."""
 
 KAFKAJS = (
     r"\[kafkajs (?:clientId=(?P<client_id>.*?)(?:, |(?=\])))?(?:groupId=(?P<group>.*?)(?:, |(?=\])))?"
     r"(?:memberId=(?P<member>.*?)(?:, |(?=\])))?(?:broker=|topic=|partition=|\])"
 )
-"""And kafkajs'."""
+"""Pattern of the client that wrote the line, in the format of kafkajs."""
 
 _TP = r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)"
 
@@ -193,7 +193,7 @@ _OF_ANY_CLIENT = [
     ),
     *(form("producer fenced", rf"(?P<detail>\b{code}\b.*?)[\"'}}]*$", code) for code in _FENCED_CODES),
 ]
-"""Of producers and administrators, too: nothing in these lines is a group's."""
+"""Patterns of lines of any client, also of producers and administrators: nothing in these lines belongs to a group."""
 OF_NO_GROUP = frozenset(form.what for form in _OF_ANY_CLIENT)
 
 CLIENT = LinePatterns(

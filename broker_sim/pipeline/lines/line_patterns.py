@@ -1,4 +1,4 @@
-"""What a line of a log may say, as patterns: a kind's name, words that such a line must have, and what is taken out of it.
+"""Patterns of the lines of a log: the name of a kind, words that such a line must have, and the columns that are taken from it.
 
 Rules:
 1. A pattern is matched against a line without its timestamp. It takes its first match; the order of a list decides.
@@ -19,7 +19,7 @@ NUMBERS = frozenset({"generation", "partition", "epoch", "number", "offset", "no
 
 @dataclass(frozen=True, slots=True)
 class LinePattern:
-    """``what``: the kind of line; ``words``: all of them are in it."""
+    """Pattern of a kind of line. ``what``: the kind; ``words``: all of them are in the line."""
 
     what: str
     words: tuple[str, ...]

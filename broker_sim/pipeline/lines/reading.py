@@ -269,7 +269,7 @@ def _broker_rows(file: LineFile) -> Iterator[dict[str, Any]]:
 
 
 def _client_rows(file: LineFile) -> Iterator[dict[str, Any]]:
-    """All of a file are held until it ends: its lines about groups may come late (rule 3 of the table)."""
+    """Rows of a client's file, yielded once the whole file is read: lines that show its group may come late (rule 3 of the table)."""
     rows = []
     groups: dict[str | None, dict[str, None]] = {}
     last: Stamp | None = None
@@ -308,7 +308,7 @@ _GROUP = re.compile(
 
 
 def _noticed(line: str, groups: dict[str | None, dict[str, None]]) -> dict[str, Any]:
-    """Whose line it is, noting which client has which group."""
+    """Client, group and other names of the line's writer; its group is added to ``groups``."""
     who: dict[str, Any] = {}
     for pattern in _CLIENTS:
         match = pattern.search(line)

@@ -1,4 +1,4 @@
-"""How a line of a log begins: when it was written, how grave it is, and what it says.
+"""Beginning of a line of a log: the time at which it was written, its level, and the place where its text begins.
 
     stamp("[2026-03-29 10:03:11,120] INFO [GroupCoordinator 1]: Preparing ...")   ->  Stamp(1774778591120, "INFO", 31, zoned=False)
 

@@ -1,4 +1,4 @@
-"""What members of a group had of its partitions or tasks over time, a small picture a group: who had what, and who delayed whom."""
+"""Assignments of partitions or tasks to a group's members over time, a picture for each group: who had what, and who delayed whom."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def assigned(group: str, rows: Sequence[Row], time: Time) -> str:
 
 
 def _revoked_ms(row: Row, time: Time) -> int:
-    """How long a member took to give up what it was to."""
+    """Milliseconds that a member took to revoke its partitions or tasks; 0 if it had none to revoke."""
     return _until_ms(row, time) - int(row["from_ms"]) if row["revoking"] else 0
 
 

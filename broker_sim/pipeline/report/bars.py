@@ -66,7 +66,7 @@ def churn(rows: Sequence[Mapping[str, Any]], width: int) -> str:
 
 
 def _numbers(row: Mapping[str, Any]) -> dict[str, int]:
-    """How many of each kind; members that left for an unknown reason count as removed."""
+    """Numbers of changes by kind; members that left for an unknown reason count as removed."""
     counts = {name: int(row.get(name) or 0) for name, _, _ in KINDS}
     counts["departed"] = int(row.get("departures") or 0) if row.get("leaves") is None else 0
     return counts

@@ -16,7 +16,7 @@ Row = Mapping[str, Any]
 Time = tuple[int, int, Sequence[tuple[int, int]]]
 
 STYLES = {"acknowledged": "lock", "archived": "bad", "passed": "left", "": "warn"}
-"""How the records of an outcome look; "" of those that wait to be delivered again."""
+"""Styles of records by outcome; "" is that of records that wait to be delivered again."""
 MOST_LABELS = 12
 LEAST_HEIGHT = 5.0
 LEAST_OFFSETS = 10

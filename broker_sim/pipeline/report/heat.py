@@ -1,4 +1,4 @@
-"""How the load lies on the partitions of ``__consumer_offsets``: one cell each, darker where more records are."""
+"""Heat map of the load of the partitions of ``__consumer_offsets``: one cell each, darker where more records are."""
 
 from __future__ import annotations
 

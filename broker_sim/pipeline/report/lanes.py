@@ -1,4 +1,4 @@
-"""What the pictures over time share: the stretch of time, and of each group its rebalances, stuck periods and falls."""
+"""Data that the pictures over time share: the time that they span, and each group's rebalances, stuck periods and falls."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ _GROWN = re.compile(r"(.+): (\d+) to (\d+) partitions|(.+): (\d+) partitions? ne
 
 
 def _changes(rows: Iterable[Row]) -> Iterable[tuple[int, str]]:
-    """(when, what) for each change of a group's protocol, and each topic that has more partitions than before."""
+    """(time in ms, words) of each change of a group's protocol, and of each topic that has more partitions than before."""
     kind: str | None = None
     for row in rows:
         at_ms = _began(row) or 0
@@ -124,7 +124,7 @@ def _bar(row: Row, facts: ReportFacts) -> Bar:
 
 
 def _began(row: Row) -> int | None:
-    """When the window opened, or the first that is known."""
+    """Time at which the window opened, or the first known one; None if there is none."""
     return next((row[name] for name in ("started_ms", "closed_ms", "ended_ms") if row[name] is not None), None)
 
 
@@ -144,7 +144,7 @@ def _stuck(facts: ReportFacts, group: str) -> list[tuple[int, int, str]]:
 
 
 def stuck_spans(facts: ReportFacts, group: str) -> Spans:
-    """When the group's offsets partition was stuck."""
+    """Periods in which the group's offsets partition was stuck."""
     return [(from_ms, to_ms) for from_ms, to_ms, _ in _stuck(facts, group)]
 
 

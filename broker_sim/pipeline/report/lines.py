@@ -97,7 +97,7 @@ def committed(key: str, points: Sequence[Row], falls: Sequence[Row], time: Time,
 
 
 def head(chart: Chart, name: str, now: str, *, bad: bool = False) -> None:
-    """What the picture is of, and beside it what there is to say."""
+    """Draw the picture's name, and at the right its current value ``now``."""
     room = chart.width - 6.2 * len(now) - 16
     chart.canvas.text(0, 14, name, "ink name", name, room=room)
     chart.canvas.text(chart.width - 2, 14, now, "bad end small" if bad else "muted end small")
@@ -116,7 +116,7 @@ def offset_scale(chart: Chart, low: float, high: float) -> None:
 
 
 def _background(chart: Chart, stuck: Spans, rebalancing: Spans, bottom: float) -> None:
-    """When the group rebalanced and when its partition was stuck; spans that share a pixel are one."""
+    """Draw the periods in which the group rebalanced or its partition was stuck; spans that share a pixel are one."""
     for spans, style, words in ((rebalancing, "prepare veil", "rebalancing"), (stuck, "bad faint", "stuck")):
         drawn = -1.0
         for from_ms, to_ms in spans:
@@ -179,7 +179,7 @@ def _deletions(chart: Chart, points: Iterable[Row], bottom: float) -> None:
 
 
 def _steps(points: Iterable[Row], falls: Iterable[Row]) -> list[tuple[int, int | None]]:
-    """(when, committed offset, None where it was deleted) in time's order: ends of windows, and both sides of each fall."""
+    """(time in ms, committed offset or None if it was deleted) in the order of time: ends of windows, and both sides of each fall."""
     steps: list[tuple[int, int, int | None]] = [
         (int(p["window_start_ms"]) + int(p["window_ms"]), 0, None if p["committed"] is None else int(p["committed"]))
         for p in points

@@ -51,7 +51,7 @@ LANE = WIDE - 140
 
 
 Cell = str | tuple[str, float]
-"""What a table's cell says; a number with its value, by which it is sorted."""
+"""Text of a table's cell; that of a number with its value, by which it is sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Section:
 
     @property
     def folded(self) -> int:
-        """How many groups are shown only when a reader asks."""
+        """Number of groups that are hidden until a reader opens them."""
         return sum(part.more for part in (*self.lanes, *self.many))
 
 
@@ -147,7 +147,7 @@ def html(facts: ReportFacts, findings: Sequence[Finding]) -> str:
 
 @cache
 def _script() -> Markup:
-    """What the page does in a reader's hands; a resource, as templates are."""
+    """JavaScript of the page; a resource, as templates are."""
     return Markup(files("broker_sim").joinpath("pipeline/report/report.js").read_text("utf-8"))
 
 
@@ -189,7 +189,7 @@ def _logs(facts: ReportFacts) -> str:
 
 
 def _links(finding: Finding) -> str:
-    """All that shows it, a line each: what a pointer is shown over the few that stand there."""
+    """Evidence of a finding, all of it, a line each: shown as a tooltip of the few links in the page."""
     return "\n".join(
         [*(f"__consumer_offsets-{log} offset {offset}" for log, offset in finding.records), *finding.lines]
     )

@@ -1,4 +1,4 @@
-"""What every chart of the report begins with.
+"""Common base of the report's charts.
 
 Rules:
 1. Every chart is a function of rows and a width, so that the page can hold a wide one and one for a phone.
@@ -66,7 +66,7 @@ class Chart(Sheet):
 
     @contextmanager
     def plot(self) -> Iterator[None]:
-        """What is drawn inside lies over time: the page knows where it begins and ends, and stretches it."""
+        """Context for drawings with positions in time: the page gets their left and right edges, and stretches them."""
         ends = f'data-left="{self.left:g}" data-right="{self.width - self.right:g}"'
         self.canvas.parts.append(f'<g class="plot" {ends}>')
         yield
@@ -74,7 +74,7 @@ class Chart(Sheet):
 
     @contextmanager
     def mark(self, x: float, title: str = "") -> Iterator[None]:
-        """What is drawn inside stays as wide as it is around ``x``."""
+        """Context for drawings around ``x`` whose width stays the same when the page stretches."""
         label = f"<title>{escaped(title)}</title>" if title else ""
         self.canvas.parts.append(f'<g class="mark" data-x="{x:.2f}">{label}')
         yield
@@ -106,7 +106,7 @@ class Chart(Sheet):
 
 
 def pieces(span: Span) -> list[list[float]]:
-    """How every chart of ``span`` lays out its time: ``[from_ms, to_ms, start, end]``, the last two as shares of its width."""
+    """Pieces of the time axis of every chart of ``span``: ``[from_ms, to_ms, start, end]``, the last two as shares of its width."""
     from_ms, to_ms, active = span
     return [
         [piece.from_ms, piece.to_ms, piece.start, piece.end] for piece in Scale(from_ms, to_ms, 1.0, active).segments

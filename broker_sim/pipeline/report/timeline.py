@@ -24,7 +24,7 @@ EDGE = 4
 AXIS, ROW, BAR = 18, 32, 20
 """Heights: of the times, of a row, of a bar in it."""
 MANY, CROWD_PX = 80, 8.0
-"""Of more bars than that in a row, those that share so little room are drawn as one."""
+"""Number of bars in a row above which those that share so many pixels are drawn as one."""
 LEGEND = (
     ("prepare", "preparing: members are awaited"),
     ("tick", "a generation was stored: when its rebalance began is not in the log"),
@@ -86,7 +86,7 @@ def row(lane: GroupLane, time: tuple[int, int, Spans], width: int, *, zoomable: 
 
 
 def legend(lanes: Sequence[GroupLane], width: int) -> str:
-    """What the colours of all rows mean."""
+    """Legend of the colours of all rows."""
     chart = Chart(width, "Legend")
     return chart.drawn(_legend(chart, 14, lanes))
 

@@ -135,7 +135,7 @@ def _offsets(events: DataFrame, asked: DataFrame) -> DataFrame:
 
 
 def _sizes(events: DataFrame, topics: DataFrame) -> DataFrame:
-    """How many partitions answers to Metadata show, where that is new, for each group that reads the topic."""
+    """Number of a topic's partitions in answers to Metadata, where it grew, for each group that reads the topic."""
     answers = events.where(
         (f.col("type") == "response") & (f.col("api") == "Metadata") & f.col("partitions").isNotNull()
     )
@@ -179,7 +179,7 @@ def _batches(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def _beginnings_of(rows: Iterable[dict[str, Any]]) -> Iterator[Beginning]:
-    """Of one group, in order."""
+    """Beginnings of one group, in order."""
     group = Beginnings()
     for row in rows:
         reader: Reader = (row["client_id"] or "", row["client_host"] or "")

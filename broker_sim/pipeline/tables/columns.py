@@ -34,7 +34,7 @@ def seq_of(place_: int | None) -> int | None:
 
 
 def word(words: Mapping[Any, str], key: Column) -> Column:
-    """What ``key`` is called in ``words``, null where it isn't there."""
+    """The word for ``key`` in ``words``, null if it has none."""
     first, *others = words.items()
     result = F.when(key == first[0], first[1])
     for value, called in others:
@@ -58,5 +58,5 @@ def ids(members: str, name: str) -> Column:
 
 
 def records(log: DataFrame) -> Column:
-    """How many records of the log a row represents: of an offset_log, or of a CONDENSED."""
+    """Number of records of the log that a row of an offset_log or a CONDENSED represents."""
     return F.col("records") if "records" in log.columns else F.lit(1)

@@ -40,7 +40,7 @@ class Condensed:
     partitions: DataFrame
     groups: DataFrame
     kept: DataFrame
-    """What was kept at hand for the three of them; `unpersist` gives it back."""
+    """Persisted DataFrame from which the three others are made; `unpersist` releases it."""
 
 
 @on_its_engine
@@ -95,7 +95,7 @@ def summaries_of(batches: Iterable[Any], *names: str) -> Iterator[tuple[dict[str
 
 @dataclass(frozen=True)
 class _Pass:
-    """What Spark's workers call."""
+    """Function that Spark's workers call with batches of records."""
 
     window_ms: int
     silence_ms: int

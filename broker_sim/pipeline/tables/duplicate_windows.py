@@ -104,7 +104,7 @@ def duplicate_windows(events: DataFrame) -> DataFrame:
     earlier = Window.partitionBy(*_WHERE).orderBy("at").rowsBetween(Window.unboundedPreceding, -1)
 
     def farthest(end: str) -> SparkColumn:
-        """Of earlier tenures the one that came farthest."""
+        """The earlier tenure with the highest ``end``."""
         tenure = F.struct(F.col(end).alias("end"), "generation", "member", "client_id")
         return F.max(F.when(F.col(end).isNotNull(), tenure)).over(earlier)
 
@@ -185,8 +185,8 @@ def tenures(events: DataFrame) -> DataFrame:
 
 
 def _owned(events: DataFrame) -> DataFrame:
-    """Who had which partition from when on, and until the client's next time (``until``). ``sole``: no other group has members of that
-    client id and host with the partition; ``sole_client``: nor of that client id."""
+    """Tenures: member and partition, from their start until the client's next tenure (``until``). ``sole``: no other group has
+    members of that client id and host with the partition; ``sole_client``: nor of that client id."""
     stable = events.where(
         (F.col("type") == "group") & (F.col("state_to") == STABLE) & F.col("members_after").isNotNull()
     )
@@ -221,7 +221,7 @@ _COMMITS = ("OffsetCommit", "TxnOffsetCommit")
 
 
 def _committed(events: DataFrame) -> DataFrame:
-    """How far each tenure tried to commit."""
+    """Highest offset that each tenure tried to commit."""
     asked = events.where((F.col("type") == "request") & F.col("api").isin(*_COMMITS) & (F.col("generation") >= 0))
     rows = by_partition(asked.select(*_TELLING), events).where(F.col("offset") >= 0)
     return rows.groupBy(*_TENURE).agg(F.max("offset").alias("committed_to"))
@@ -248,7 +248,7 @@ _TELLING = (
 
 
 def _answers(events: DataFrame) -> DataFrame:
-    """What clients were sent, and the offsets at which they were to begin; with the client that asked."""
+    """Records and committed offsets that clients were sent in responses to Fetch and OffsetFetch; with the client of the request."""
     some = F.filter("partitions", lambda partition: (partition["records"] > 0) | (F.col("api") == "OffsetFetch"))
     responses = events.where((F.col("type") == "response") & F.col("api").isin("Fetch", "OffsetFetch"))
     responses = responses.where(F.col("action").isNull()).withColumn("partitions", some).where(F.size("partitions") > 0)
@@ -300,7 +300,7 @@ def _reporting_clients(events: DataFrame) -> DataFrame:
 
 
 def _known(signs: DataFrame, owned: DataFrame) -> DataFrame:
-    """Of each tenure the signs that fall into it."""
+    """Signs that fall into each tenure."""
     tenure = owned.select(
         *_CLIENT,
         "group",

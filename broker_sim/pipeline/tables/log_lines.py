@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["LOG_LINES", "UNREAD", "aligned", "log_lines", "with_groups"]
 
 UNREAD = "unread"
-"""`what` of a row that stands for a file, or a part of it, that could not be read: `skipped` has it."""
+"""Value of `what` in a row for a file, or a part of it, that could not be read: `skipped` has the reason."""
 
 LOG_LINES = TableSchema(
     "log_lines",

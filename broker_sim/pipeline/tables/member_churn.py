@@ -193,7 +193,7 @@ def _of_states(states: DataFrame) -> DataFrame:
 
 
 def _members(members: SparkColumn, *, member: str, instance: str) -> SparkColumn:
-    """The same struct of each member, from either source."""
+    """Structs of members with the same fields from either source."""
     return F.transform(
         members,
         lambda entry: F.struct(

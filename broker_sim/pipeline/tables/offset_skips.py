@@ -117,7 +117,7 @@ def offset_skips(events: DataFrame) -> DataFrame:
 
 
 def _positions(events: DataFrame) -> DataFrame:
-    """Where clients fetched (``offset``) and whether answers brought them records (``given``), in the order of ``place``."""
+    """Offsets that clients fetched (``offset``), and marks of responses with records (``given``), in the order of ``place``."""
     fetches = events.where(f.col("api") == "Fetch")
     asked = by_partition(fetches.where(f.col("type") == "request"), events)
     responses = by_partition(fetches.where(f.col("type") == "response"), events)

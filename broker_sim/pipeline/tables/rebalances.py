@@ -285,12 +285,12 @@ REBALANCE_INPUT = TableSchema(
     ),
     "Input of the table `rebalances`: steps of the journal and records of the log. Order by run_id, group, of_log, journal and place.",
 )
-"""What has parts is JSON: after each row Spark 4.2 asks Arrow how large the batch has become, which for arrays goes through all of its
-rows again (66,000 steps with arrays took 20 s, with JSON 2 s)."""
+"""Columns with parts are JSON: after each row Spark 4.2 asks Arrow how large the batch has become, which for arrays goes through all
+of its rows again (66,000 steps with arrays took 20 s, with JSON 2 s)."""
 
 _MOMENTS = ("started", "closed", "ended")
 _REBALANCE_ROWS = REBALANCES.only(name for name in REBALANCES.names if name not in _MOMENTS)
-"""What Python makes: Spark adds the moments for people."""
+"""Schema of the rows that Python makes: Spark adds the timestamp columns."""
 _ROWS = 2000
 """Rows that Spark is handed at once."""
 
@@ -384,8 +384,8 @@ def _grown(events: DataFrame) -> DataFrame:
 
 @on_its_engine
 def closings(events: DataFrame) -> DataFrame:
-    """When the connection was closed over which a member (``cause_members``) sent its last request, as `REBALANCE_INPUT` in the place
-    of the closing."""
+    """Closings of the connections over which members (``cause_members``) sent their last requests, as `REBALANCE_INPUT` in the place of
+    the closing."""
     some = EVENTS.only([*PER_JOURNAL, "type", "seq", "ts_ms", "group", "member", "connection", "action"]).conform(
         events
     )
@@ -411,9 +411,8 @@ _LINES = (
 
 
 def _lines(lines: DataFrame) -> DataFrame:
-    """What brokers say of classic groups' rebalances, and clients of a poll that came too late (``detail``: the client's id), as
-    `REBALANCE_INPUT`:
-    before the records, in the order of their moments."""
+    """Lines of brokers about classic groups' rebalances, and of clients about a late poll (``detail``: the client's id), as
+    `REBALANCE_INPUT`: before the records, in the order of their moments."""
     is_sign = F.when(F.col("source") == "broker", F.col("what").isin(*_LINES)).otherwise(
         F.col("what") == "poll timeout"
     )

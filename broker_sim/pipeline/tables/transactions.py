@@ -116,7 +116,7 @@ SEEN = TableSchema(
     ),
     "Transactions as their sources have them.",
 )
-"""What `pipeline.transaction_logs` reads."""
+"""Schema of the rows that `pipeline.transaction_logs` yields."""
 
 
 def seen_rows(rows: Iterable[Mapping[str, Any]], run_id: str, *, states: bool = True) -> list[dict[str, Any]]:
@@ -173,7 +173,7 @@ def _owner(known: Iterable[dict[str, Any]], row: Mapping[str, Any]) -> dict[str,
 
 
 def _block(transaction: dict[str, Any], row: Mapping[str, Any]) -> None:
-    """It blocked a last stable offset; a journal knows that better."""
+    """Add the partition whose last stable offset a transaction held, and for how long; not to one of a journal, which has both."""
     if transaction["source"] == "journal":
         return
     until_ms = row["to_ms"] if row["to_ms"] is not None else row.get("until_ms")
