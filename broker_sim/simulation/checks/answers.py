@@ -194,14 +194,14 @@ class Answers:
             self.writes.setdefault((ask.group, *key), []).append(write)
 
     def _note_removals(self, ask: SentRequest) -> None:
-        """Note that a request removes a group with all its offsets."""
+        """Record that a request removes a group with all its offsets."""
         for key in [key for key in self.writes if key[0] == ask.group]:
             write = CommittedOffset(-1, ask.sent, begun=ask.sent)
             ask.writes.append(write)
             self.writes[key].append(write)
 
     def lost(self, ask: SentRequest) -> None:
-        """Note that a request gets no response: its connection was closed."""
+        """Record that a request gets no response: its connection was closed."""
         ask.over = True
         self.open.pop(ask, None)
         self._asks.pop((ask.group, ask.member), None)  # it may come through yet, a sign of life
@@ -546,7 +546,7 @@ CHECKS: dict[str, Callable[[Answers, SentRequest, Any, _CoordinatorTerm | None],
 
 
 def _floor(writes: list[CommittedOffset], sent: int) -> int:
-    """Time at which the last write was sent that was done at ``sent``; -1 for none."""
+    """Tick at which the last write was sent that was done at ``sent``; -1 for none."""
     floor = -1
     for write in writes:
         if write.done < sent and write.sent > floor:

@@ -38,7 +38,7 @@ class CommittedOffset:
     """As ``sent``, which is put off for ever where it is refused."""
 
     def refused(self) -> None:
-        """Note that the write never happened; a read that seemed to return it returned another one."""
+        """Record that the write never happened; a read that seemed to return it returned another one."""
         self.sent, self.done = _NEVER, math.inf
 
 

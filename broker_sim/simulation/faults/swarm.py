@@ -60,9 +60,9 @@ _ERRORS_OF_TRANSACTIONS = {
 @dataclass(frozen=True, slots=True)
 class Targets:
     """Targets of faults. ``hosts``: of clients; ``clients``: those whose application can hang. ``pace``: how much faster than usual the
-    workload is: faults last that much less, and there are more of them. ``disk``: "" where the brokers have none; "cached" where
-    acknowledged records may be in the cache alone; "synced" where they are synced. ``transactions``: partitions of the log of
-    transactions, where there are any. ``heartbeats``: the API by which members heartbeat, where it is to be hit more often than others.
+    workload is: faults last that much less, and there are more of them. ``disk``: "" where the brokers have none, "cached" if it caches
+    acknowledged records, "synced" if it syncs them. ``transactions``: partitions of the log of transactions, where there are any.
+    ``heartbeats``: the API by which members heartbeat, where it is to be hit more often.
     """
 
     groups: tuple[str, ...]

@@ -47,7 +47,7 @@ TASK_S = 5.0
 """Work of a task, in seconds, at least."""
 
 PART_TASKS, MOST_PARTS = 24, 50
-"""Tasks of a part for each core, and about the most parts. A part is written in one go, and stays if a sweep is interrupted."""
+"""Tasks of a part for each core, and most parts. A part takes two minutes or more, is written in one go, and outlasts an interrupt."""
 
 AGAIN = 0.01
 """The share that is run again."""

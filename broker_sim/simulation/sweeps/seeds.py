@@ -60,8 +60,7 @@ def failure_line(error: BaseException) -> str:
 
 @dataclass(slots=True)
 class SeedRun:
-    """Result of one run. ``events``: of its journals, where it failed. ``placed``: the faults of the plan; ``begun``: those injected.
-    """
+    """Result of one run. ``events``: of its journals, if it failed. ``placed``: the faults of the plan; ``begun``: those injected."""
 
     seed: object
     error: BaseException | None = None

@@ -421,7 +421,7 @@ def _shown_lines(lines: list[str]) -> list[str]:
 
 def _beside(failing: CaseOutcome, events: list[dict[str, Any]]) -> list[str]:
     """Difference from a clean run that has one thing otherwise: no fault of its plan, the last first, without a single deed, or with
-    randomness at one host fewer. None of those tried may be clean: then the list is empty."""
+    randomness at one host fewer, or with or without jitter. None of those tried may be clean: then the list is empty."""
     if failing.failure is None:
         return []
     case = failing.case

@@ -130,7 +130,7 @@ def case_from(value: Mapping[str, Any]) -> Case:
 class CaseOutcome:
     """Result of a run, plain data. ``failure``: its kind in a line; ``text``: the whole report. ``invariant``: the broken one, if that
     is the failure. ``hits``: faults that were injected, by name; ``reached``: the run's coverage (`coverage`); ``waived``: breaches
-    that its plan explains. ``events``: of the journal, if asked for."""
+    that its plan explains. ``events``: of the journal, if requested."""
 
     case: Case
     failure: str | None = None
@@ -155,7 +155,7 @@ class CaseOutcome:
     """Deeds of clients that draw them."""
     moment: list[str] = field(default_factory=list)
     records: list[str] = field(default_factory=list)
-    """State of the world at the failure (``moment``), and records in question (`reports`); if asked for."""
+    """State of the world at the failure (``moment``), and records in question (`reports`); if requested."""
 
 
 def plan_of(case: Case) -> FaultPlan:

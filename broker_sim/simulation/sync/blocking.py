@@ -260,7 +260,7 @@ def _kafka_tasks(p: Patches) -> None:
 
 
 def _kafka_selector(p: Patches) -> None:
-    """Check that kafka-python's selector is Python's default one, which is virtual on a thread of the simulation."""
+    """The selector of kafka-python is Python's default one, which is virtual on a thread of the simulation."""
     from kafka.net.selector import NetworkSelector
 
     if NetworkSelector.DEFAULT_CONFIG.get("selector") is not selectors.DefaultSelector:
@@ -268,7 +268,7 @@ def _kafka_selector(p: Patches) -> None:
 
 
 def _kafka_record_times(p: Patches) -> None:
-    """Give kafka-python's records virtual timestamps, although their builder has ``time.time`` as a default argument."""
+    """Records have virtual timestamps, although kafka-python's builder has ``time.time`` as a default argument."""
     from kafka.record.default_records import DefaultRecordBatchBuilder
 
     taken = list(inspect.signature(DefaultRecordBatchBuilder.append).parameters)

@@ -268,7 +268,7 @@ class ShareMember(RawClient):
             self.hands.fail("share sessions check their epoch", f"{self.name} gets {error.name} at {session.epoch}")
 
     def _goes_on(self, session: MemberSession, sent_s: float) -> None:
-        """Note that a session still exists: doubts older than this request are breaches."""
+        """Record that a session still exists: doubts older than this request are breaches."""
         for at_s, what in session.doubts:
             if at_s < sent_s:
                 self.hands.fail("a record is acquired by one member", what)

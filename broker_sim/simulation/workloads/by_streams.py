@@ -85,8 +85,7 @@ class StreamsGroupMember(EpochMember):
         return request
 
     def _to_revoke(self) -> frozenset[Unit]:
-        """Units to revoke. Where roles change in place, a member's standby task that becomes its active one is recycled, not revoked.
-        """
+        """Units to revoke. Where roles change in place, a standby task that becomes active in its member is recycled, not revoked."""
         owed, has = super()._to_revoke(), self.assigned or frozenset()
         if not settings_of(self.context.kafka.state.config).policy.streams_roles_change_in_place:
             return owed

@@ -95,7 +95,7 @@ class Cooperative(Member):
         return None if revokes else mine
 
     def _lost(self) -> None:
-        """Note that the member has left the group: it has no partitions."""
+        """Record that the member has left the group: it has no partitions."""
         super()._lost()
         self.mine = []
         self._work()

@@ -178,7 +178,7 @@ class RawConnection(asyncio.Protocol):
         self._transport.abort()
 
     def forget(self) -> None:
-        """Note that the client's host has crashed: no request will be answered."""
+        """Record that the client's host has crashed: no request will be answered."""
         for _, _, _, ask in self._waiting.values():
             self.answers.lost(ask)
 
@@ -230,7 +230,7 @@ class RawContext:
 
 
 class RawClient:
-    """Client with connections: to each broker as many as are asked for. ``SPANS``: versions of the requests that it sends."""
+    """Client with connections: to each broker as many as are needed. ``SPANS``: versions of the requests that it sends."""
 
     SPANS: ClassVar[Mapping[Any, tuple[int, int]]] = VERSIONS
 

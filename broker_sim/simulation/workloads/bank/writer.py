@@ -151,7 +151,7 @@ class TransactionalWriter:
         return Err.REQUEST_TIMED_OUT, None
 
     def _doubts(self, attempt: Attempt | None) -> None:
-        """Note that a request may come, or take effect, late."""
+        """Record that a request may come, or take effect, late."""
         self._gave_up = True
         if attempt is not None:
             attempt.given_up = True
