@@ -62,8 +62,7 @@ class Targets:
     """Targets of faults. ``hosts``: of clients; ``clients``: those whose application can hang. ``pace``: how much faster than usual the
     workload is: faults last that much less, and there are more of them. ``disk``: "" where the brokers have none, "cached" if it caches
     acknowledged records, "synced" if it syncs them. ``transactions``: partitions of the log of transactions, where there are any.
-    ``heartbeats``: the API by which members heartbeat, where it is to be hit more often.
-    """
+    ``heartbeats``: the API by which members heartbeat, where it is to be hit more often than others."""
 
     groups: tuple[str, ...]
     logs: tuple[str, ...]
