@@ -20,7 +20,7 @@ from broker_sim.scenario.clients import Access, need_process_groups
 __all__ = ["ADDRESS", "Attached"]
 
 PATIENCE_S = 5.0
-"""How long it may take to end."""
+"""Time that the program has to end after a signal."""
 
 ADDRESS = "the brokers' address is in its environment as BOOTSTRAP, and {bootstrap} in its arguments stands for it"
 

@@ -76,7 +76,7 @@ _TAIL = 20
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How clients reach the brokers: their address, and by librdkafka's names what their listeners require, nothing for PLAINTEXT."""
+    """Address of the brokers and, by librdkafka's names, the client settings that their listeners require; none for PLAINTEXT."""
 
     bootstrap: str
     security: Mapping[str, str] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class ScenarioClient(ABC):
 
     @abstractmethod
     async def crash(self) -> None:
-        """It has ended, and all its output is read. Raises UsageError if it doesn't run; so do the next three."""
+        """Kill the client, and wait until all its output is read. Raises UsageError if it is not running; so do the next three."""
 
     @abstractmethod
     def freeze(self) -> None:
@@ -137,7 +137,7 @@ class ScenarioClient(ABC):
 
 
 def _report_in(line: str) -> tuple[str, dict[str, Any]]:
-    """What a client reports with a line of its stdout, and the details. Raises ValueError, KeyError, AttributeError or TypeError."""
+    """Kind and details of a client's report, from a line of its stdout. Raises ValueError, KeyError, AttributeError or TypeError."""
     details = json.loads(line)
     return str(details.pop("reports")), details
 
@@ -329,8 +329,8 @@ def check_program(chosen: str) -> None:
 
 
 def kind_or_command(plan: ClientPlan, commands: Mapping[str, str]) -> str:
-    """What a client is: a kind, or the command line of a program. ``commands``: what takes the place of the file's, by client, by kind
-    or for all ("*")."""
+    """Return the kind of a client, or the command line of a program. ``commands``: replacements for the kind in the file, by client, by
+    kind or for all ("*")."""
     own = commands.get(plan.name) or commands.get(plan.kind)
     if own is None and plan.kind not in OWN:
         own = commands.get("*")
@@ -346,7 +346,7 @@ def check_given(plans: Iterable[ClientPlan], commands: Mapping[str, str]) -> Non
 
 
 def settings_of(plan: ClientPlan, access: Access) -> str:
-    """What an app is started with."""
+    """Encode the settings with which an app is started as JSON."""
     security = {"security": dict(access.security)} if access.security else {}
     return json.dumps({"bootstrap": access.bootstrap, "client_id": plan.name, **security, **plan.settings})
 

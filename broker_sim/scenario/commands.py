@@ -172,7 +172,7 @@ def _add_scenario(commands: Commands) -> None:
 
 
 def shipped() -> Path:
-    """Where the scenarios are that come with broker-sim."""
+    """Return the directory of the scenarios that come with broker-sim."""
     return Path(__file__).parent / "shipped"
 
 

@@ -41,7 +41,7 @@ _GLOB = re.compile(r"[*?\[]")
 
 
 class ScenarioState(Protocol):
-    """What a matcher may ask."""
+    """State of a running scenario, as matchers read it."""
 
     kafka: Cluster
     faults: dict[str, Any]

@@ -39,7 +39,7 @@ class WrongFile(UsageError):
 
     @classmethod
     def of(cls, errors: Iterable[WrongFile]) -> WrongFile:
-        """One for all of these, in the order of their lines; there is at least one."""
+        """Merge errors into one, in the order of their lines; there is at least one."""
         ordered = sorted(
             (error for group in errors for error in (group, *group.more)), key=lambda error: _line_of(error.place)
         )
@@ -77,7 +77,7 @@ class Table:
         return list(self._values)
 
     def plain(self) -> dict[str, Any]:
-        """All of it as a dict."""
+        """Return the whole map as a dict."""
         return {key: plain(value) for key, value in self._values.items()}
 
     def where(self, key: str | None = None) -> str:
@@ -119,7 +119,7 @@ class Table:
         return default
 
     def each(self, key: str, what: str, make: Callable[[Table], T]) -> list[T]:
-        """What ``make`` makes of the maps of the list under a key; those that it can't make, by a WrongFile, are noted and left out."""
+        """Apply ``make`` to each map of the list under a key; where it raises UsageError, the error is noted and the map left out."""
         made: list[T] = []
         values: list[Any] = []
         for value in self.take(key, listed, values):

@@ -72,7 +72,7 @@ ANY_ANSWER = "*"
 BROKER_ACTIONS = ("down", "up", "restart")
 MAX_CLIENTS, MAX_BROKERS, MAX_PARTITIONS, MAX_RECORDS, MAX_STEPS = 1000, 100, 10_000, 1_000_000, 100_000
 WITHIN_S = 30.0
-"""How long a step waits for its matcher, unless it says otherwise; an expectation, too."""
+"""Default timeout of a step for its matcher, and of an expectation."""
 
 
 @dataclass(slots=True)
@@ -258,7 +258,7 @@ _SETTINGS = (
 
 
 def _places(table: Table) -> dict[str, str]:
-    """Where ``cluster`` sets what it sets."""
+    """Map each setting that ``cluster`` sets to its place in the file."""
     places = {name: table.where(name) for name in ("brokers", "as_version", "security_protocol") if name in table}
     places |= {setting: table.where(key) for key, setting, _ in _SETTINGS if key in table}
     config = table.peek("config")
@@ -412,7 +412,7 @@ def _step(table: Table, place: int, declared: _Declared) -> ScenarioStep:
 
 
 def _actions(table: Table, declared: _Declared) -> list[Action]:
-    """Of ``do``: an action, or a list of them."""
+    """Read the actions of ``do``: one action, or a list of them."""
     if isinstance(table.peek("do"), list):
         return table.each("do", "do", lambda item: _action(item, declared))
     return table.take("do", lambda value: [_action(table_of(value, "do"), declared)], [])
@@ -536,7 +536,7 @@ def _answer(table: Table) -> str:
 
 
 def _send_deletion(table: Table, api: str, place: str, words: str) -> Action:
-    """What an admin client asks for: that a group ends, or that it forgets the offsets of some partitions."""
+    """Read an admin client's deletion: of a group, or of its offsets of some partitions."""
     empty: list[str] = []
     params: dict[str, Any] = {"group": table.take("group", text)}
     if api == "OffsetDelete":

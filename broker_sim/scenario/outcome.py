@@ -1,4 +1,4 @@
-"""How a scenario is run, and the result of a run.
+"""Options for running a scenario, and the result of a run.
 
 ScenarioOptions(seed=7)
 outcome.code                        # HELD, BROKEN, LATE
@@ -25,8 +25,8 @@ Event = dict[str, Any]
 
 @dataclass(slots=True)
 class ScenarioOptions:
-    """How to run it. ``clients``: command lines in place of the apps, by kind, client or "*"; ``attach``: the user's own program;
-    ``data``: a new directory in which the logs stay; ``progress`` hears one line for each thing that happens."""
+    """Options for a run of a scenario. ``clients``: command lines in place of the apps, by kind, client or "*"; ``attach``: the user's
+    own program; ``data``: a new directory in which the logs stay; ``progress`` is called with one line for each thing that happens."""
 
     clock: str | None = None
     as_version: str | None = None
@@ -63,7 +63,7 @@ class ScenarioOutcome:
     ended: dict[str, str] = field(default_factory=dict)
     """Clients that ended without a request, and the last lines of their stderr."""
     known: list[str] = field(default_factory=list)
-    """What the file knows of these clients, where the verdict did not hold."""
+    """Reasons why the verdict is known not to hold with these clients, from ``known`` of the file; empty where the verdict held."""
     journal_hash: str | None = None
     """SHA-256 of all events, and the next of all turns of the loop; None outside virtual time."""
     schedule_hash: str | None = None

@@ -26,7 +26,7 @@ _LINES = {
 """The events that are progress, and their texts."""
 
 _REPORTED = ("started", "exited", "left", "error", "commit_failed")
-"""What clients report that is progress, the same words once."""
+"""Kinds of clients' reports that are written as progress; equal lines are written once."""
 
 _LONGEST = 300
 """Characters of a client's line."""

@@ -58,7 +58,7 @@ _CHOICES["state", "state"] = tuple(KINDS)
 
 
 def examine(scenario: Scenario, unread: Iterable[str]) -> list[WrongFile]:
-    """What is wrong with the names of a file. ``unread``: the sections of which not everything could be read."""
+    """Return the errors in the names to which a file refers. ``unread``: the sections of which not everything could be read."""
     names = _Names(scenario, frozenset(unread))
     names.clients()
     for step in scenario.steps:
@@ -80,7 +80,7 @@ def client_ids(plan: ClientPlan) -> list[str]:
 
 
 class _Names:
-    """What a file makes, and what is wrong with what it names."""
+    """Names that a file defines, and the errors in its references to names."""
 
     def __init__(self, scenario: Scenario, unread: frozenset[str]) -> None:
         self.errors: list[WrongFile] = []
@@ -145,7 +145,7 @@ class _Names:
     # --- what is looked at --------------------------------------------------------------------------------------------
 
     def clients(self) -> None:
-        """What clients read is there, and each of them starts."""
+        """Check that the topics that clients read exist, and that each client is started."""
         started = {
             name
             for step in self._scenario.steps
@@ -172,7 +172,7 @@ class _Names:
             )
 
     def action(self, action: Action) -> None:
-        """What an action names is there."""
+        """Check that everything to which an action refers exists."""
         where, params = action.where, action.params
         if action.verb == "remove_fault":
             self._look("fault", action.name, where, "remove_fault")
@@ -227,7 +227,7 @@ class _Names:
             self._broker(params["broker"], where)
 
     def matcher(self, matcher: Matcher, where: str) -> None:
-        """What a matcher names is there."""
+        """Check that everything to which a matcher refers exists."""
         where = matcher.where or where
         if isinstance(matcher, FaultMatcher):
             self._look("fault", matcher.name, where, "fault")

@@ -58,10 +58,10 @@ __all__ = [
 ]
 
 FEED_S = 0.05
-"""How often records come."""
+"""Interval at which the records that are due are written."""
 
 SCRATCH = "broker-sim-"
-"""How the names of directories begin that are there while a scenario runs."""
+"""Prefix of the names of temporary directories, which are removed when the scenario ends."""
 
 Event = dict[str, Any]
 
@@ -159,7 +159,7 @@ class Stage:
             raise _ProgramFailed(f"{_PROGRAM} {self.program.words}; {what}")
 
     def hint(self) -> str:
-        """What may be wrong with the user's program where nothing comes."""
+        """Return a hint for a timeout where nothing came from the user's program, else ""."""
         if not self.options.attach or came_from_outside(self.scenario, self.events):
             return ""
         return f"; nothing came from {_PROGRAM}: {ADDRESS}"
@@ -234,7 +234,7 @@ class Stage:
                 raise _StepTimeout(f"{action.where}: {error}") from None
 
     def _with_ahead(self, action: Action) -> dict[str, Any]:
-        """Its parameters: a group of the file may be created later; that it is defined was checked before."""
+        """Return an action's parameters: a group of the file may be created later; that it is defined was checked before."""
         return {**action.params, "ahead": True} if "ahead" in find(action.name).parameters else action.params
 
     async def pass_time(self, seconds: float) -> None:
@@ -521,7 +521,7 @@ async def play(
 
 
 def _known(scenario: Scenario, options: ScenarioOptions) -> list[str]:
-    """What the file knows of the kinds of clients that take part."""
+    """Return the file's known reasons why the verdict is broken with the kinds of clients that take part."""
     kinds = dict.fromkeys(kind_or_command(plan, options.clients) for plan in scenario.clients)
     others = next(kind for kind in ("kafka-python", "confluent", "aiokafka") if kind not in scenario.known)
     remedy = f"the verdict is known to be broken with it, and with --client {others} it holds"
@@ -529,5 +529,5 @@ def _known(scenario: Scenario, options: ScenarioOptions) -> list[str]:
 
 
 def _stored(kafka: Cluster, topic: str) -> int:
-    """How many records a topic has."""
+    """Number of records in a topic."""
     return sum(one.high_watermark - one.log_start_offset for one in kafka.state.topics[topic].partitions)

@@ -47,12 +47,12 @@ __all__ = ["ScenarioRun", "find", "parsed", "prepare", "runs", "scenario_of", "s
 log = logging.getLogger("broker_sim.scenario")
 
 MAX_RUNS = 100
-"""Of one cluster; more are refused."""
+"""Limit of the scenario runs of one cluster; a further one is refused."""
 MAX_LINES = 1000
-"""Of the progress; the latest."""
+"""Limit of the lines of progress that a run keeps; the latest are kept."""
 Commands = Mapping[str, str]
 OF_THE_TEST: Commands = {"*": "external"}
-"""What takes the place of the file's clients: see `clients.kind_or_command`."""
+"""Replacement for the file's clients: see `clients.kind_or_command`."""
 
 _numbers = itertools.count(1)
 _runs: WeakKeyDictionary[Cluster, dict[int, ScenarioRun]] = WeakKeyDictionary()
@@ -97,12 +97,12 @@ def prepare(kafka: Cluster, scenario: Scenario) -> None:
 
 
 def runs(kafka: Cluster) -> list[ScenarioRun]:
-    """Those of a cluster that were not ended, the oldest first."""
+    """Scenario runs of a cluster that have not been ended, the oldest first."""
     return list(_runs.get(kafka, {}).values())
 
 
 def find(kafka: Cluster, number: int) -> ScenarioRun:
-    """One of them. Raises NotThere."""
+    """Return a cluster's scenario run by its number. Raises NotThere."""
     running = _runs.get(kafka, {})
     if number not in running:
         raise not_there("scenario", number, list(map(str, running)))
@@ -307,7 +307,7 @@ def _cluster(kafka: Cluster, scenario: Scenario, any_settings: bool) -> Iterable
 
 
 def _difference(kafka: Cluster, scenario: Scenario, name: str) -> str:
-    """What the file has of a setting, and what the cluster, where these are two values."""
+    """Describe the values of a setting in the file and in the cluster where these differ; "" where they are equal."""
     if name in ("as_version", "security_protocol"):
         wanted, has = (
             scenario.cluster[name],

@@ -65,8 +65,8 @@ async def commit_as(cluster: Cluster, group: str, member: str, generation: int |
 
 
 async def delete_as(cluster: Cluster, api: str, group: str, offsets: dict[str, int] | None = None) -> Err:
-    """What an admin client asks for, ``DeleteGroups`` or ``OffsetDelete`` (of the partitions of ``offsets``); the first error. Raises
-    UsageError."""
+    """Send ``DeleteGroups`` or ``OffsetDelete`` (of the partitions of ``offsets``) as an admin client does. Returns the first error.
+    Raises UsageError."""
     if api == "DeleteGroups":
         ends: DeleteGroupsResponse = await _ask(
             cluster, group, ApiKey.DELETE_GROUPS, 1, DeleteGroupsRequest([group]), DeleteGroupsResponse

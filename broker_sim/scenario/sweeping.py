@@ -93,7 +93,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What one seed came to, as it crosses processes."""
+    """Result of one seed, as it is passed between processes."""
 
     seed: int
     name: str

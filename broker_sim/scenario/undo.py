@@ -1,4 +1,4 @@
-"""What the steps of a scenario set and did not clear: on a cluster that outlives it, that is cleared at its end.
+"""Faults that the steps of a scenario set and did not clear; on a cluster that outlives the scenario, they are cleared at its end.
 
 Faults are cleared: states of logs, rules, holds, recordings, brokers that are down. What happened is not undone: leaders that moved,
 records, topics, partitions.

@@ -264,7 +264,7 @@ def _host(sim: Simulation, name: str) -> Host:
 
 
 class _Logs(logging.Handler):
-    """What a client's library logs is that client's stderr."""
+    """Logging handler that appends the warnings of a client's library to that client's stderr."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

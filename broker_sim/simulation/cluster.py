@@ -48,7 +48,7 @@ __all__ = ["PORT", "SimCluster", "SimOptions", "end_process"]
 
 PORT = 9092
 DATA_DIR = Path("/kafka")
-"""Where the logs are on a simulated disk."""
+"""Directory of the logs on a simulated disk."""
 
 
 class _InProcess:
@@ -188,7 +188,7 @@ class SimCluster(Cluster):
 
     @property
     def disk(self) -> SimDisk:
-        """Its disk. Raises UsageError where its logs are in memory."""
+        """Simulated disk of the brokers. Raises UsageError where their logs are in memory."""
         if self._disk is None:
             raise UsageError("these brokers have no disk; create the cluster with sim.cluster(disk=True)")
         return self._disk
@@ -312,7 +312,7 @@ class SimCluster(Cluster):
         self.disk.on_stall = self._wait
 
     def _ignore_killed_callbacks(self) -> None:
-        """That a callback ended where its process died is no error."""
+        """Report no error for callbacks that end because their process was killed."""
         loop = self._network.loop
         handler: Any = loop.get_exception_handler() or (lambda _, context: loop.default_exception_handler(context))
         loop.set_exception_handler(

@@ -72,7 +72,7 @@ _HEADS = {"buggify": "site was on", "site": "site fired", "rebalance:": "rebalan
 """The heading of the things of a kind, if it is not the kind's name."""
 
 _EVERY_RUNS = 100
-"""Where stderr is no terminal, a line after so many runs."""
+"""Number of runs from one line of progress to the next where stderr is no terminal."""
 
 
 def register(commands: Commands, name: str) -> None:
@@ -359,7 +359,7 @@ def text_of(summary: SweepSummary) -> str:
 
 
 def _reach(summary: SweepSummary) -> list[str]:
-    """What came about, the most frequent first, and what never did."""
+    """Return lines of what was reached, the most frequent first, and of what was not."""
     return [
         *_table("came about", (f"{name} {count}" for name, count in summary.hits.most_common()), alone="fault"),
         *_table("waived", (f"{count} times: {name}" for name, count in summary.waived.items()), alone="", heads=False),

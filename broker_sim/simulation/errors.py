@@ -1,4 +1,4 @@
-"""What ends a simulation: each is an exception at once where a test in real time would hang."""
+"""Errors that end a simulation: each is raised at once where a test in real time would hang."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from broker_sim.simulation.virtual.network import Machine
 __all__ = ["BrokerHost", "Host", "Program"]
 
 Program = Callable[[], Coroutine[Any, Any, object]] | Coroutine[Any, Any, object]
-"""What can run on a host."""
+"""Program that runs on a host: a coroutine, or a function that makes one."""
 
 
 class Host:
@@ -192,7 +192,7 @@ class BrokerHost(Host):
         self._live(process)
 
     def _live(self, process: Process) -> None:
-        """It is up, with a new process of all brokers."""
+        """Mark the host as up, with a new process of all brokers."""
         self.process = self.machine.process = process
         self._down = False
         self._doing: SimTask | None = None
@@ -227,7 +227,7 @@ class BrokerHost(Host):
             self.machine.held = True
 
     def resume(self) -> None:
-        """What waits goes in and out, in its order."""
+        """Send and deliver the traffic that was held by ``pause``, in its order."""
         if self.machine.held:
             self.sim.note(f"resume {self.name}")
             self.machine.held = False

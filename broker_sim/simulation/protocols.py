@@ -1,4 +1,4 @@
-"""What the rooms below the world need of it, each as little as it can: a `world.Simulation` is all three.
+"""Interfaces of the world for the modules below it, each as small as it can be: a `world.Simulation` implements all three.
 
 Code that runs a world from outside - a test, a workload, a sweep - uses the `Simulation` itself.
 """

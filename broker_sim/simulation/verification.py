@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["BROKEN_BY_FAULTS", "ClusterVerifier", "invariants"]
 
 BROKEN_BY_FAULTS = ("deferred requests are answered",)
-"""What is not judged, as a plan breaks it rightly: rules hang requests."""
+"""Invariants that are not judged, as faults may break them: rules hang requests."""
 
 _LOOK_S = 0.5
 """Virtual time between two looks."""
@@ -41,7 +41,7 @@ _QUIET_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """What is not as it should be: in a word or two, and in a sentence; the group it is about."""
+    """Deviation from the required state: in a word or two, and in a sentence; the group it is about."""
 
     short: str
     text: str
@@ -79,7 +79,7 @@ class ClusterVerifier:
         self._invariants = Invariants(kafka, self.breach, waive=(*BROKEN_BY_FAULTS, *waive)) if watch else None
 
     def event(self, event: dict[str, Any]) -> None:
-        """What the journal has written."""
+        """Check an event of the journal."""
         kind = event["event"]
         if kind == "group":
             if event["after"] is not None:

@@ -27,8 +27,8 @@ from broker_sim.scenario.files import duration, flag, number, pattern, plain, ta
 __all__ = ["COMMITS", "SETTINGS"]
 
 COMMITS = ("each", "auto", "batch", "poll", "never")
-"""When an app commits: after each record, by the client's auto commit, after each poll's records, at a poll when auto_commit_interval
-has passed (as Java's auto commit does: an app that hangs commits nothing), or only on command."""
+"""Ways in which an app commits: after each record, by the client's auto commit, after each poll's records, at a poll when
+auto_commit_interval has passed (as Java's auto commit does: an app that hangs commits nothing), or only on command."""
 
 
 SETTINGS: dict[str, Callable[[Any], Any]] = {
@@ -56,4 +56,4 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
     "interval": duration,
     "config": lambda value: plain(table_of(value, "config")),
 }
-"""What a client of a scenario file may say, and how it is read."""
+"""Settings of a client in a scenario file, each with the function that reads its value."""

@@ -142,7 +142,7 @@ class AiokafkaApp(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
             await self.commit()
 
     async def transaction(self, batches: dict[TopicPartition, list[Any]]) -> None:
-        """What was read is written to the topic ``to`` and committed with it, or neither is. Raises what fences."""
+        """Write records to the topic ``to`` and commit their offsets in one transaction. Raises the KafkaError of a fenced producer."""
         producer, settings = self.producer, self.settings
         assert producer is not None
         offsets = {partition: records[-1].offset + 1 for partition, records in batches.items()}

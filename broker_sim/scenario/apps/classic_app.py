@@ -153,7 +153,7 @@ class Member:
                 return
 
     async def _refused(self, api: str, error: Err) -> bool:
-        """What to do about an error: whether this coordinator is to be asked again."""
+        """Handle an error: report it, reset an unknown member id, wait before a retry. Returns whether to keep this coordinator."""
         if error not in _AGAIN:
             self.report("error", member=self.name, text=f"{api}: {error.name}")
         if error in (Err.UNKNOWN_MEMBER_ID, Err.ILLEGAL_GENERATION):

@@ -31,7 +31,7 @@ _PYTHON_NAMES = {
 
 
 class AppSettings:
-    """What an app was started with; times in ms, None where the client's own default is to hold."""
+    """Settings with which an app is started; times in ms, None where the client's own default holds."""
 
     def __init__(self, source: str) -> None:
         given: Mapping[str, Any] = json.loads(source)
@@ -73,7 +73,7 @@ class AppSettings:
 
 
 def encoded_event(reports: str, details: dict[str, Any]) -> str:
-    """What an app reports, as a line."""
+    """Encode a report of an app as a line of JSON."""
     if "text" in details:
         details["text"] = str(details["text"])[:MAX_TEXT]
     return json.dumps({"reports": reports, **details})
@@ -122,7 +122,7 @@ def listen(obey: Obey) -> None:
 
 
 class ScenarioPipe:
-    """What an app and its scenario talk over: the stdout and stdin of a process."""
+    """Channel between an app and its scenario: the stdout and stdin of a process."""
 
     def report(self, reports: str, **details: Any) -> None:
         """One line for the scenario."""
@@ -146,7 +146,7 @@ class Leaving(Protocol):
     """A member that speaks the protocol itself."""
 
     async def run(self) -> None:
-        """Its life, until it is cancelled."""
+        """Run the member until it is cancelled."""
 
     async def leave(self) -> None:
         """Leave the group as the client's close() does. Called once, before the program ends."""

@@ -1,4 +1,4 @@
-"""What members of epoch-based groups that speak the protocol themselves have in common: FindCoordinator, heartbeats, and the leave."""
+"""Common parts of members of epoch-based groups that implement the protocol themselves: FindCoordinator, heartbeats, and the leave."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class HeartbeatingMember(ABC):
                 await asyncio.sleep(_RETRY_S)
 
     def hang(self, seconds: float) -> None:
-        """It does not revoke anything for so long: an application does that as it polls. Heartbeats are sent."""
+        """Revoke nothing for ``seconds``, as an application that does not poll. Heartbeats are sent."""
         self.hangs_until = asyncio.get_running_loop().time() + seconds
 
     @property

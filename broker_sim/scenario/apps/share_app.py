@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Session:
-    """That with one leader: a connection of its own, and the epoch of the next request."""
+    """Share session with one leader: a connection of its own, and the epoch of the next request."""
 
     wire: Wire
     epoch: int = 0
@@ -248,7 +248,7 @@ class Member:
                 await self._acknowledge(leader, said)
 
     async def _work(self, unit: Unit, acquired: list[Any]) -> list[AcknowledgementBatch]:
-        """What is to be said of the records, one type for each; nothing of those that it holds."""
+        """Process acquired records. Returns their acknowledgements, one type for each record; none for the records of ``holds``."""
         log, said = self._log(unit), []
         for run in acquired:
             first, types = run.first_offset, list[int]()

@@ -41,7 +41,7 @@ _END_OF_TWO = 5
 
 _RETRY_S = 0.05
 _TRANSACTION = 1
-"""What a coordinator is looked for: a transactional id."""
+"""Key type of FindCoordinator for a transactional id."""
 
 _AGAIN = (Err.CONCURRENT_TRANSACTIONS, Err.COORDINATOR_LOAD_IN_PROGRESS, Err.UNKNOWN_SERVER_ERROR)
 _ELSEWHERE = (Err.NOT_COORDINATOR, Err.COORDINATOR_NOT_AVAILABLE)
@@ -50,7 +50,7 @@ _LOST = (OSError, EOFError, asyncio.IncompleteReadError)
 
 
 class Fenced(Exception):
-    """Another producer has the id, or the coordinator has ended the transaction."""
+    """The producer is fenced: another producer has the id, or the coordinator has ended the transaction."""
 
 
 class NotWritten(Exception):

@@ -1,4 +1,4 @@
-"""What a client can know of a coordinator that is right: the answers of a group's requests, checked as they come.
+"""Checks of a group's responses, as they come, against what a client can conclude about a correct coordinator.
 
     answers = Answers(kafka.state, time_s, broken)
     ask = answers.sent("Heartbeat", request, version, broker); answers.answered(ask, response)
@@ -171,7 +171,7 @@ class Answers:
         return ask
 
     def _supersede(self, ask: SentRequest) -> None:
-        """Of requests that speak of one member at once the earlier may never be answered; which that is the broker alone knows."""
+        """Await no response to concurrent requests about one member: the earlier of them may never be answered."""
         if ask.api not in _PARKED and ask.api != "LeaveGroup":
             return
         mine = ask.named()
@@ -194,14 +194,14 @@ class Answers:
             self.writes.setdefault((ask.group, *key), []).append(write)
 
     def _note_removals(self, ask: SentRequest) -> None:
-        """Of a group, with all its offsets."""
+        """Record that a request removes a group with all its offsets."""
         for key in [key for key in self.writes if key[0] == ask.group]:
             write = CommittedOffset(-1, ask.sent, begun=ask.sent)
             ask.writes.append(write)
             self.writes[key].append(write)
 
     def lost(self, ask: SentRequest) -> None:
-        """It gets no response: its connection was closed."""
+        """Record that a request gets no response: its connection was closed."""
         ask.over = True
         self.open.pop(ask, None)
         self._asks.pop((ask.group, ask.member), None)  # it may come through yet, a sign of life
@@ -255,7 +255,7 @@ class Answers:
         self._lives.clear()
 
     def power_lost(self) -> None:
-        """What was acknowledged is not sure to be there: any earlier state may be what comes back, and epochs may come again."""
+        """Forget what was acknowledged: after a loss of power, any earlier state may come back, and epochs may come again."""
         self.writes.clear()
         self._lives.clear()
         self._asks.clear()
@@ -272,11 +272,11 @@ class Answers:
                 self.fail("deferred requests are answered", ask, f"waits for {now_s - ask.started_s:.1f} s")
 
     def history(self, group: str) -> Iterable[SentRequest]:
-        """Its last requests and what became of them."""
+        """Last requests of a group, with their results."""
         return self._history.get(group, ())
 
     def life(self, group: str, epoch: int) -> _CoordinatorTerm | None:
-        """What is known of it under one coordinator."""
+        """State of a group as far as responses have shown it under one coordinator, by its leader epoch; None for no response."""
         return self._lives.get((group, epoch))
 
     # --- the invariants
@@ -428,7 +428,7 @@ class Answers:
             life.beat.pop(ask.member, None)
 
     def _check_owing(self, ask: SentRequest, life: _CoordinatorTerm) -> None:
-        """Who sends no SyncGroup is no member when the rebalance timeout is over. A static member that took a place may owe none."""
+        """A member that sends no SyncGroup is removed after the rebalance timeout. A static member that took a place may owe none."""
         generation, told_s = life.joined.get(ask.member, (-1, math.inf))
         limit_s = told_s + self._timeouts.get(ask.group, (0.0, 0.0, 0.0))[2] + 0.1
         owes = (ask.group, ask.member, generation) not in self._syncing
@@ -546,7 +546,7 @@ CHECKS: dict[str, Callable[[Answers, SentRequest, Any, _CoordinatorTerm | None],
 
 
 def _floor(writes: list[CommittedOffset], sent: int) -> int:
-    """When the last write was sent that was done at ``sent``; -1 for none."""
+    """Tick at which the last write was sent that was done at ``sent``; -1 for none."""
     floor = -1
     for write in writes:
         if write.done < sent and write.sent > floor:

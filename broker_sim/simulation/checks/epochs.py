@@ -81,9 +81,9 @@ class EpochLog:
     matched: dict[str, tuple[str, ...]] = field(default_factory=dict)
     is_classic: bool = False
     batches: int = 0
-    """How many have been looked at."""
+    """Number of batches that were checked."""
     moves: Counter[str] = field(default_factory=Counter)
-    """What has happened, for who asks whether a run has seen it."""
+    """Count of each kind of step, by which tests find out whether a run has had it."""
     _next: int = 0
     _thinned: bool = False
 
@@ -116,7 +116,7 @@ class EpochLog:
                 self._take(mine, thinned)
 
     def reads(self) -> dict[str, tuple[frozenset[str], frozenset[str]]]:
-        """What each member names, and what its expression was found to match; a static one by its instance."""
+        """Topics that each member names, and those that its expression matched; by the instance of a static member, else by its id."""
         return {
             member.instance_id or member_id: (
                 frozenset(member.subscribed_topic_names),
@@ -128,7 +128,7 @@ class EpochLog:
     # --- what a kind of group says in its own way
 
     def reasons(self) -> object:
-        """What has to be another one than before where the group's epoch moves."""
+        """Inputs of the assignment, which must have changed where the group's epoch is bumped."""
         expressions = {
             member.instance_id or member_id: member.subscribed_topic_regex or ""
             for member_id, member in self.members.items()
@@ -140,11 +140,11 @@ class EpochLog:
         return self.target_epoch
 
     def _wanted(self, value: Any) -> frozenset[Unit]:
-        """What a target's record says."""
+        """Partitions in a member's target assignment, from its record."""
         return _units(value.topic_partitions)
 
     def _held(self, value: Any) -> tuple[frozenset[Unit], frozenset[Unit]]:
-        """What a member has, and is to give up, by its record."""
+        """Partitions assigned to a member, and those that it is to revoke, from its record."""
         return _units(value.assigned_partitions), _units(value.partitions_pending_revocation)
 
     def _apply_other(self, key: Any, value: Any, records: list[tuple[int, Any, Any]]) -> None:
@@ -156,7 +156,7 @@ class EpochLog:
             self.moves["expression"] += 1
 
     def clash(self, unit: Unit, member_id: str, others: Mapping[Unit, str]) -> str | None:
-        """Another member, of which ``others`` says what it holds, that may not hold a unit at the same time."""
+        """Member other than ``member_id`` that ``others`` has as owner of a unit, which may have one at a time; None for none."""
         other = others.get(unit)
         return None if other in (None, member_id) else other
 
@@ -283,7 +283,7 @@ class EpochLog:
     # --- the end
 
     def unsettled(self, partitions: Mapping[str, tuple[bytes, int]]) -> str | None:
-        """What is lacking where nothing more is to happen; None for nothing. ``partitions``: topic -> its id, how many it has."""
+        """Describe what a group's final state lacks; None for nothing. ``partitions``: topic -> its id, number of its partitions."""
         if not self.members:
             return "it has no members"
         if self.target_epoch != self.epoch:
@@ -296,7 +296,7 @@ class EpochLog:
         return self._unassigned(partitions)
 
     def _unassigned(self, partitions: Mapping[str, tuple[bytes, int]]) -> str | None:
-        """What of all that there is to share out has no owner; None for nothing."""
+        """Describe subscribed partitions without an owner, and assigned ones without a reader; None for none."""
         read = frozenset[str]().union(*(names | matched for names, matched in self.reads().values()))
         wanted = {
             (topic_id, index)

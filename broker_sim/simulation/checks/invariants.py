@@ -1,4 +1,4 @@
-"""What holds in every run, whatever goes wrong: checked as answers come and events happen, failing at the first that breaks it.
+"""Invariants of every run, whatever fails: checked as responses come and events happen, up to the first breach.
 
     answers = Answers(kafka.state, time_s, broken)          # from the clients' side: needs no journal, so the broker's short ways run
     ask = answers.sent("Heartbeat", request, version, broker); answers.answered(ask, response)
@@ -112,7 +112,7 @@ class Invariants:
         self.answers.report(InvariantBroken(name, text, self._history.get(group, ())))
 
     def event(self, event: dict[str, Any]) -> None:
-        """What the journal has written."""
+        """Check an event of the journal."""
         self.now_ms = event["ts_ms"]
         if event["event"] in ("request", "timer"):
             self._causes += 1
@@ -180,11 +180,11 @@ class Invariants:
         self._by_epochs[event["group"]] = None
 
     def _fault(self, event: dict[str, Any]) -> None:
-        """What a rule answers, or has the broker do with a request, is no answer of the coordinator's."""
+        """Leave a request out of the checks that a rule answers, or has the broker handle otherwise."""
         self._before.pop(event.get("request", -1), None)
 
     def _check_shown(self, ask: SentRequest, body: dict[str, Any]) -> None:
-        """What a commit of this coordinator's life says shows when it was published, and no earlier."""
+        """A committed offset of this coordinator's term is visible once it was published, and no earlier."""
         for topic in body.get("topics") or ():
             for partition in topic["partitions"]:
                 key, value = (ask.group, topic["name"], partition["partition_index"]), partition["committed_offset"]
@@ -388,7 +388,7 @@ class Invariants:
         return differences(stored, shard.groups, loaded=loaded)
 
     def _leave_out_late_ones(self, stored: dict[str, StoredGroup], shard: Shard) -> None:
-        """What 3.x has given up, and its log has committed afterwards, the coordinator knows from its next load on."""
+        """Leave out commits that 3.x gave up and that its log committed afterwards: the coordinator has them from its next load on."""
         for group, says in stored.items():
             live = shard.groups[group].offsets if group in shard.groups else {}
             for (topic, index), value in list(says.offsets.items()):

@@ -1,4 +1,4 @@
-"""Who may lead a partition, who is in sync, and how epochs go: held against every election and, now and then, against all there is.
+"""Checks of partitions' leaders, in-sync replicas and epochs: at every election and, now and then, of the whole state.
 
     leaders = Leaders(lambda: kafka.state, broken)
     leaders.look()                  # again and again; it hears of each election by itself

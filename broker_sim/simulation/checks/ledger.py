@@ -1,4 +1,4 @@
-"""What the groups of a run have been given, record by record: at-least-once delivery, checked as it happens.
+"""Ledger of the records that were delivered to the groups of a run, which checks at-least-once delivery as it happens.
 
     ledger = DeliveryLedger(breach)
     ledger.gave("billing", "orders", 0, [17, 18], "c1")     # to an application, by its consumer

@@ -1,4 +1,4 @@
-"""What must come back once nothing is broken any more: every group Stable with all its members, nothing left to read or to commit.
+"""Checks of recovery once all faults have ended: every group Stable with all its members, nothing left to read or to commit.
 
 Kafka's timers say by when. A member that died is expired after its session; a rebalance waits for the slowest member its rebalance
 timeout; a client whose request got lost asks again after its request timeout, and its connection may have to be made anew.
@@ -95,7 +95,7 @@ def converge(
 
 
 def _lacking(kafka: SimCluster, expected: ExpectedGroup) -> list[tuple[str, str]]:
-    """What a group lacks, each in short and in words."""
+    """Return each thing that a group lacks, as a short name and as a sentence."""
     group = kafka.group(expected.group)
     state, members = group.state, group.members
     lacking = []
@@ -177,8 +177,8 @@ def safe(consumers: Iterable[Consumer], producers: Sequence[Producer], kafka: Si
 
 
 def _once(producer: Producer, kafka: SimCluster) -> None:
-    """What an idempotent producer sends is in the log in its order, and once; raises Unsafe. What an application sends again that has
-    started its client anew is another record."""
+    """Check that an idempotent producer's records are in the log in their order, and once; raises Unsafe. Records that an application
+    sends again after it has started its client anew are other records."""
     if not producer.options.get("enable_idempotence"):
         return
     values: Counter[bytes | None] = Counter()

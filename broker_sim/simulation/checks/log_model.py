@@ -1,4 +1,4 @@
-"""What a partition must hold, as its only writer knows it: what Produce, Fetch and ListOffsets answer is held against it.
+"""Model of a partition's log, kept by its only writer, with which the responses to Produce, Fetch and ListOffsets are compared.
 
     log = LogModel("p1-0")
     log.sent(rows)                          # a batch goes out: each value is another one
@@ -32,7 +32,7 @@ class SentRecord(NamedTuple):
 
 
 class Head(NamedTuple):
-    """What the log must keep of a batch: producer, its epoch, sequence, codec."""
+    """Fields of a batch that the log must keep: producer, its epoch, sequence, codec."""
 
     producer: int
     epoch: int
@@ -68,7 +68,7 @@ class LogModel:
         self.exact = False
 
     def refused(self, rows: Iterable[SentRecord]) -> None:
-        """They will never be there."""
+        """Note records that were refused: they will never be in the log."""
         for row in rows:
             self.doubts.pop(row, None)
 
@@ -162,7 +162,7 @@ class LogModel:
         return next(matches, None)
 
     def latest_time(self) -> int:
-        """Of all its records, -1 without any."""
+        """Largest timestamp of the log's records, -1 without any."""
         return max((row.timestamp for offset, row in self.rows.items() if offset >= self.start), default=-1)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""What an offsets partition's log says, read record by record by a reader of its own: what a coordinator that loads it must have.
+"""Independent reader of an offsets partition's log: the state that a coordinator that loads it must have.
 
 It shares nothing with the coordinator's loader but the format of the records: a mistake there is a difference here.
 """
@@ -22,7 +22,7 @@ Offsets = dict[tuple[str, int], int]
 
 @dataclass(slots=True)
 class StoredGroup:
-    """Of one group: its offsets; its generation and members where there is a record of it."""
+    """State of one group in the log: its offsets; its generation and members where there is a record of it."""
 
     offsets: Offsets = field(default_factory=dict)
     generation: int | None = None

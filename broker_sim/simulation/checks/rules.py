@@ -61,7 +61,7 @@ def _one(*errors: Err) -> frozenset[Err]:
 
 
 def _membership(ask: SentRequest, shown: dict[str, Any]) -> Err:
-    """Whose id or instance is not the group's."""
+    """Return the error of a request whose member id or instance is not in the group, else NONE."""
     members = {member["member"]: member["instance"] for member in shown["members"]}
     if ask.instance is not None:
         holder = next((name for name, instance in members.items() if instance == ask.instance), None)
@@ -125,7 +125,7 @@ _RULES = {"Heartbeat": _heartbeat, "SyncGroup": _sync, "OffsetCommit": _commit, 
 
 
 def at_once(ask: SentRequest, shown: dict[str, Any], body: dict[str, Any]) -> str | None:
-    """What is wrong with a good answer that was given at once; None for nothing."""
+    """Describe the error in a successful response that was given at once; None for no error."""
     mine = next((member for member in shown["members"] if member["member"] == ask.member), None)
     if mine is None:
         return None
@@ -143,7 +143,7 @@ def at_once(ask: SentRequest, shown: dict[str, Any], body: dict[str, Any]) -> st
 
 
 def step_error(before: dict[str, Any], after: dict[str, Any]) -> str | None:
-    """What is wrong with a step of a group, which one event has made; None for nothing."""
+    """Describe the error in a group's transition, made by one event; None for no error."""
     old, new = before["state"], after["state"]
     if DEAD in (old, new):
         return None
@@ -167,5 +167,5 @@ def waits_in_vain(shown: dict[str, Any]) -> bool:
 
 
 def _who(shown: dict[str, Any]) -> set[str]:
-    """Its members; a static one is who it is under any id."""
+    """Members of a group, static ones by their instance id, which stays when their member id changes."""
     return {member["instance"] or member["member"] for member in shown["members"]}

@@ -38,7 +38,7 @@ class CommittedOffset:
     """As ``sent``, which is put off for ever where it is refused."""
 
     def refused(self) -> None:
-        """It never was; a read that seemed to show it has shown something else."""
+        """Record that the write never happened; a read that seemed to return it returned another one."""
         self.sent, self.done = _NEVER, math.inf
 
 
@@ -64,9 +64,9 @@ class SentRequest:
     error: Err | None = None
     writes: list[CommittedOffset] = field(default_factory=list)
     made: int = 0
-    """How often its group had been removed when it was sent."""
+    """Number of times that the group had been removed when the request was sent."""
     over: bool = False
-    """Its response is not awaited: its connection is lost, or its member has sent another request."""
+    """Whether no response is awaited: the connection is lost, or the member has sent another request."""
 
     def __str__(self) -> str:
         result = "-" if self.error is None else self.error.name

@@ -1,4 +1,4 @@
-"""What the records of a share group's state (KIP-932) must say, one after the other, of each partition.
+"""Rules of a share group's state records (KIP-932), checked one after the other for each partition.
 
 An independent reader of ``__share_group_state``, which shares only the format of the records with the share coordinator. `catch_up`
 reads what was committed since the last call, and reports the first record that violates a rule.
@@ -30,7 +30,7 @@ _LATE = 8
 
 
 class StoredRecord(NamedTuple):
-    """What is stored of a record: its state, and how often it was delivered."""
+    """State of a record and its number of deliveries, as they are stored."""
 
     state: int
     deliveries: int
@@ -67,7 +67,7 @@ class ShareLog:
     counts_all: bool
     standings: dict[Unit, StoredPartition] = field(default_factory=dict)
     moves: Counter[str] = field(default_factory=Counter)
-    """What has been seen, for who asks whether a run has met it."""
+    """Count of each kind of step, by which tests find out whether a run has had it."""
     _next: dict[int, int] = field(default_factory=dict)
 
     def catch_up(self) -> None:
@@ -172,12 +172,12 @@ class ShareLog:
     # --- the end
 
     def how(self, unit: Unit, offset: int) -> StoredRecord | None:
-        """What is stored of a record, wherever it lies."""
+        """Stored state of a record, before or after the start offset; None where nothing is stored."""
         standing = self.standings.get(unit)
         return None if standing is None else standing.records.get(offset) or standing.done.get(offset)
 
     def unsettled(self, ends: Iterable[tuple[Unit, int]]) -> str | None:
-        """What is not done with where nothing more is to happen; None for nothing. ``ends``: each partition with its end."""
+        """Describe a record that has not ended in a final state; None for none. ``ends``: each partition with its end offset."""
         for unit, end in ends:
             standing = self.standings.get(unit)
             if standing is None or standing.start == _NOWHERE:

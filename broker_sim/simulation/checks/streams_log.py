@@ -1,4 +1,4 @@
-"""What the records of a streams group (KIP-1071) must say, batch by batch: as `epochs` of a consumer group, in tasks.
+"""Rules of a streams group's records (KIP-1071), checked batch by batch: as in `epochs` for a consumer group, with tasks.
 
 An active task has one owner; a process has a task once, in whatever role; the topology stays as it is until the group is deleted.
 """
@@ -59,7 +59,7 @@ class StreamsLog(EpochLog):
     settings: dict[str, str] = field(default_factory=dict)
 
     def reads(self) -> dict[str, tuple[frozenset[str], frozenset[str]]]:
-        """What of a member moves the group; a static one is who it is under any id."""
+        """Properties of each member whose change bumps the group's epoch, by the instance of a static member, else its id."""
         return {
             member.instance_id or member_id: (
                 frozenset((f"process {member.process_id}", f"rack {member.rack_id}")),

@@ -1,4 +1,4 @@
-"""What of the logs must be there after the brokers' process has died, and whether it is.
+"""Check that the logs have what they must have after the brokers' process has died.
 
     before = log_states(kafka.state, disk)            # at the death
     lost(before, kafka.state, disk, all_of_it=True) # after the start: None, or what is not as it was
@@ -89,7 +89,7 @@ def _read(log: PartitionLog, image: Mapping[str, bytes]) -> Iterable[Batch]:
 
 
 def lost(before: Mapping[str, LogState], state: ClusterState, disk: SimDisk, *, all_of_it: bool) -> str | None:
-    """What is not as it has to be, None where all is."""
+    """Describe the first partition whose log does not have what it must have; None where all have it."""
     now = log_states(state, disk)
     for name, old in before.items():
         new = now.get(name)

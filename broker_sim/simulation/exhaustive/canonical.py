@@ -1,4 +1,4 @@
-"""When two states of a small world are the same: `canonical`, their values without those that only depend on the way to them.
+"""Equality of states of a small world: `canonical`, their values without those that only depend on the way to them.
 
 Everything that an object holds counts, so a field that is added later counts, too. What is taken out is named here: absolute
 times become distances from now, offsets in the log distances from its end, assigned ids, tokens and tickets become their order of
@@ -26,15 +26,15 @@ _STAMPS = frozenset(
     {"state_ts_ms", "commit_ts_ms", "commit_timestamp", "current_state_timestamp", "assignment_timestamp", "target_ts_ms",
      "transaction_last_update_timestamp_ms", "updated_ms"}
 )  # fmt: skip
-"""Of no consequence within a small world: what hangs on them takes days."""
+"""Fields that are left out, as only timers of days depend on them."""
 
 _ANCIENT_MS = 10**9
 """Numbers above it are instants, those below durations."""
 
 
 class CanonicalNames:
-    """What is called how in a state: ``issued`` are random parts of ids that the shard has made; ``now_ms`` and ``end``, the
-    log's, are what times and offsets are measured from."""
+    """Names in a state that do not depend on the way to it. ``issued``: random parts of ids that the shard has made; ``now_ms`` and
+    ``end``, the log's, are what times and offsets are measured from."""
 
     __slots__ = ("_ids", "_tokens", "end", "issued", "now_ms", "open")
 

@@ -1,4 +1,4 @@
-"""Which small worlds there are, and one drawn for a seed: `WORLDS`, `drawn`.
+"""Catalogue of small worlds, and a random exploration for a seed: `WORLDS`, `drawn`.
 
 explore(WORLDS["classic 4.1"], depth=7)
 explored = drawn(seed=7, steps=2000)        # a world, a walk into it, and everything that may happen from there
@@ -82,8 +82,7 @@ WORLDS: dict[str, Make] = dict(
 
 
 def drawn(seed: int, *, steps: int, longest_walk: int = 16) -> Explored:
-    """One of the worlds in turn; somewhere in it, where a walk of drawn actions leads; from there on everything, ``steps`` of
-    it."""
+    """Explore one of the worlds in turn: take a walk of drawn actions into it, and from there all actions, up to ``steps``."""
     names = list(WORLDS)
     make, dice = WORLDS[names[seed % len(names)]], random.Random(f"{seed}/small world")
     world, walk = make(), []

@@ -171,7 +171,7 @@ class ClassicWorld(Surroundings):
         return None if group is None else snapshot(group)
 
     def _remember(self) -> None:
-        """What the checks need to know of the way here."""
+        """Note whether the group was empty before its rebalance, which the checks need."""
         group = self.environment.shard.classic(GROUP)
         if group is None or group.state.value != "PreparingRebalance":
             self.was_empty = group is None or not group.members
@@ -239,7 +239,7 @@ class ClassicWorld(Surroundings):
             self._check_rule(ask, answer_of(ask, shown), _error(api, self.environment.answers[token]))
 
     def _name_of(self, member_id: str) -> str:
-        """Whose id it is; static ones carry their instance id."""
+        """Name of the member with an id; ids of static members contain their instance id."""
         head = member_id.rpartition("-")[0]
         return head.removeprefix("i")
 

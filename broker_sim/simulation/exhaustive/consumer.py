@@ -56,7 +56,7 @@ class _Member:
     is_uncertain: bool = False
 
     def forget(self) -> None:
-        """It starts anew, and works on nothing."""
+        """Reset the member, as if its client were started anew: it owns no partitions."""
         self.member_id, self.epoch, self.holds, self.assigned, self.before = "", 0, (), (), (0, ())
         self.waits, self.last_asked, self.is_uncertain = None, "", False
 
@@ -348,7 +348,7 @@ class ConsumerWorld(Surroundings):
         return self.environment.key(list(self.members.values()), asked, self.environment.partitions, self._more())
 
     def _more(self) -> list[Hashable]:
-        """What else what comes hangs on."""
+        """Further parts of the state's key, for subclasses."""
         return []
 
     # --- where it must come to

@@ -1,4 +1,4 @@
-"""All that may happen in a small world, breadth first: `explore`.
+"""Exhaustive exploration of a small world, breadth first: `explore`.
 
 A world is made anew and its actions are taken again for every state that is looked at. That costs a replay of some ten steps, a
 tenth of what copying the objects costs, and nothing can be shared by mistake: a shard is a function of its events
@@ -17,7 +17,7 @@ from broker_sim.simulation.errors import SimError
 __all__ = ["Action", "Broken", "Explored", "ModelState", "explore", "replay"]
 
 Action = tuple[str, ...]
-"""Who or what, and what it does: ``("A", "join")``, ``("time",)``."""
+"""Action of a small world: its actor, and the step: ``("A", "join")``, ``("time",)``."""
 
 
 class Broken(SimError, AssertionError):
@@ -35,10 +35,10 @@ class ModelState(Protocol):
     """A small world in one of its states."""
 
     trace: list[str]
-    """What has happened, in words."""
+    """Events so far, in words."""
 
     def actions(self) -> Sequence[Action]:
-        """What may happen now, in a fixed order."""
+        """Possible actions in this state, in a fixed order."""
 
     def take(self, action: Action, *, watched: bool = True) -> None:
         """Let it happen. ``watched``: and look whether all rules hold. Raises Broken."""

@@ -31,7 +31,7 @@ _SUBSCRIPTION_VERSION = 1
 
 @dataclass(slots=True)
 class _Classic:
-    """What a classic member knows; as `consumer`'s member."""
+    """Local state of a classic member; as `consumer`'s member."""
 
     name: str
     member_id: str = ""
@@ -44,12 +44,12 @@ class _Classic:
     last_asked: str = ""
 
     def forget(self) -> None:
-        """It starts anew, and works on nothing."""
+        """Reset the member, as if its client were started anew: it owns no partitions."""
         self.member_id, self.generation, self.stage, self.line_up, self.holds, self.assigned = "", -1, "out", (), (), ()
         self.waits, self.last_asked = None, ""
 
     def subscription(self) -> bytes:
-        """Its topic, and what it goes on holding."""
+        """Encode the subscription: the topic, and the partitions that the member keeps."""
         owned = [Owned(TOPIC, list(self.assigned))] if self.assigned else []
         body = encode(ConsumerProtocolSubscription([TOPIC], None, owned), _SUBSCRIPTION_VERSION)
         return _SUBSCRIPTION_VERSION.to_bytes(2, "big") + body

@@ -136,7 +136,7 @@ class ShardEnvironment(ABC, Generic[S]):
         self.step(Appended(append.ticket, len(self.log) - 1, Err.NONE, self.high_watermark))
 
     def heal(self) -> None:
-        """All that was appended is committed."""
+        """End the faults of the log: all appended records are committed."""
         self.held, self.refusing = False, None
         if self.high_watermark < len(self.log):
             self.high_watermark = len(self.log)
@@ -176,7 +176,7 @@ class ShardEnvironment(ABC, Generic[S]):
     # what it is
 
     def key(self, *more: Any) -> Hashable:
-        """All that what comes hangs on, with ``more`` of the world's own."""
+        """Key of the state, equal for states from which the same can follow; ``more``: the world's own part of the state."""
         names = CanonicalNames(self.issued, self.now_ms, len(self.log))
         own = canonical(more, names)
         shard = canonical(self.shard, names)
@@ -189,7 +189,7 @@ class ShardEnvironment(ABC, Generic[S]):
         return (own, shard, timers, self.held, self.refusing, self._logged(names))
 
     def _logged(self, names: CanonicalNames) -> Hashable:
-        """What a load would find: the last record of each key, and what is not committed yet one by one."""
+        """Records that a load would find: the last committed record of each key, and all uncommitted ones."""
         last: dict[bytes, bytes | None] = {}
         for key, value in self.log[: self.high_watermark]:
             last.pop(key, None)

@@ -1,4 +1,4 @@
-"""What is around the clients of every small world: the log, and the time."""
+"""Environment of the clients of every small world: the log, and the time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Surroundings:
         self._watched = True
 
     def around(self) -> list[Action]:
-        """What may happen to the log, and when the next timer fires."""
+        """Possible actions of the log and its faults, and the next timer."""
         environment = self.environment
         actions: list[Action] = [("time",)] if environment.timers else []
         if not self.faults:

@@ -47,7 +47,7 @@ _RULED = frozenset(
 
 
 class _Marker(NamedTuple):
-    """One that is on its way. ``lasts``: its sender is still there to hear of it."""
+    """Transaction marker that is being sent. ``lasts``: its sender has not been replaced, and gets the result."""
 
     ticket: int
     at: str
@@ -60,7 +60,7 @@ class _Marker(NamedTuple):
 
 @dataclass(slots=True)
 class _Data:
-    """What a data partition has of the producer: the epochs of the last marker."""
+    """State of the producer in a data partition: the epochs of the last marker."""
 
     coordinator_epoch: int = -1
     epoch: int = -1
@@ -104,7 +104,7 @@ class _TransactionGround(ShardEnvironment[TransactionShard]):
         super().move(cut=cut)
 
     def decided(self) -> Any:
-        """What the log has committed last of the transactional id."""
+        """Value of the last committed record of the transactional id; None before the first."""
         return _value(self.record(*self.log[self.high_watermark - 1])) if self.high_watermark else None
 
     def append(self, append: Append) -> None:

@@ -161,4 +161,4 @@ DRAWS: dict[str, tuple[str, Draw]] = {
 """For ``swarm.SWARM``. A loss of power is drawn where all that is acknowledged is synced."""
 
 OFTEN = ("cluster.kill", "cluster.power")
-"""What is on in most runs of brokers with a disk."""
+"""Faults that are on in most runs of brokers with a disk."""

@@ -340,7 +340,7 @@ _ALL = (
 _LAST = KAFKA_VERSIONS[-1]
 
 KINDS: dict[str, FaultKind] = {kind.name: kind for kind in _ALL}
-"""All that can go wrong; each takes ``for_s`` too."""
+"""All kinds of faults, by name; each takes ``for_s`` too."""
 
 
 def check(fault: Fault, as_version: str = _LAST) -> dict[str, Any]:
@@ -414,7 +414,7 @@ class Injection:
             self._to_come.append(self._timers[-1])
 
     def instead(self, plan: Iterable[Fault]) -> None:
-        """Of what has not begun nothing comes but this plan, whose times count from when the first one began, too."""
+        """Replace the faults that have not begun by another plan, whose times count from the beginning of the first one, too."""
         for timer in self._to_come:
             timer.cancel()
         self._to_come.clear()

@@ -114,7 +114,7 @@ def _kinds(patterns: Iterable[str]) -> list[str]:
 
 
 Plan = Swarm | Iterable[object] | None
-"""What ``faults=`` takes: a swarm, or a list whose entries are `Fault`, ``[seconds, kind, arguments]`` or mappings."""
+"""Argument ``faults=``: a swarm, or a list whose entries are `Fault`, ``[seconds, kind, arguments]`` or mappings."""
 
 
 def plan_from(value: Plan) -> Swarm | FaultPlan:
@@ -198,7 +198,7 @@ class UserInjection(Injection):
 
 
 class Faults:
-    """What became of a simulation's plans: ``sim.faults``."""
+    """Faults of a simulation's plans, as they went: ``sim.faults``."""
 
     def __init__(self) -> None:
         self.injections: list[UserInjection] = []
@@ -212,12 +212,12 @@ class Faults:
 
     @property
     def begun(self) -> FaultPlan:
-        """Those that came true, in their order."""
+        """Faults that were injected, in their order."""
         return [fault for injection in self.injections for fault in injection.begun]
 
     @property
     def skipped(self) -> list[tuple[Fault, str]]:
-        """Those that could not be at their moment, and why."""
+        """Faults that could not be injected at their time, with the reasons."""
         return [skipped for injection in self.injections for skipped in injection.skipped]
 
     def __str__(self) -> str:

@@ -59,10 +59,10 @@ _ERRORS_OF_TRANSACTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What can be hit. ``hosts``: of clients; ``clients``: those whose application can hang. ``pace``: how much faster than usual all
-    goes: faults last that much less, and there are more of them. ``disk``: the brokers have none, "cached" what they acknowledged, or
-    "synced" it. ``transactions``: partitions of the log of transactions, where there are any. ``heartbeats``: the API by which members
-    heartbeat, where it is to be hit more often than others."""
+    """Targets of faults. ``hosts``: of clients; ``clients``: those whose application can hang. ``pace``: how much faster than usual the
+    workload is: faults last that much less, and there are more of them. ``disk``: "" where the brokers have none, "cached" if it caches
+    acknowledged records, "synced" if it syncs them. ``transactions``: partitions of the log of transactions, where there are any.
+    ``heartbeats``: the API by which members heartbeat, where it is to be hit more often than others."""
 
     groups: tuple[str, ...]
     logs: tuple[str, ...]
@@ -242,8 +242,8 @@ SWARM: Mapping[str, tuple[str, Draw]] = {
     "broker.restart": ("restart", _restart("brokers")),
     **DRAWS,
 }  # fmt: skip
-"""What a seed can turn on: name -> kind of `faults.KINDS`, how its arguments are drawn. Lost records are not among it: no checker of
-what was acknowledged would hold, so who wants them writes them into a plan."""
+"""Faults that a seed can turn on: name -> kind of `faults.KINDS`, function that draws its arguments. Lost records are not among them:
+no check of acknowledged records would hold, so they are injected by a user's plan alone."""
 
 
 def _paced(args: dict[str, Any], pace: float) -> dict[str, Any]:
@@ -254,8 +254,8 @@ def _paced(args: dict[str, Any], pace: float) -> dict[str, Any]:
 
 
 def habits(seed: object) -> FaultPlan:
-    """What the brokers of a seed do that they seldom do, from the beginning on: each site of ``buggify`` is on with its probability.
-    Some runs have none."""
+    """Draw the rare behaviours of a seed's brokers, from the beginning on: each site of ``buggify`` is on with its probability. Some
+    runs have none."""
     if random.Random(f"{seed}/swarm/buggify").random() < _NO_HABITS:
         return []
     dice = {name: random.Random(f"{seed}/swarm/buggify/{name}") for name in SITES}

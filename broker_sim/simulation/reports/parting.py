@@ -32,8 +32,8 @@ def _same(event: Event | None, other: Event | None) -> bool:
 
 
 def parting(failing: Sequence[Event], passing: Sequence[Event], what: str, begun_ms: int) -> list[str]:
-    """``what``: how the second run differs from the first; ``begun_ms``: the wall time of their beginning. Lines, none
-    where the events are the same to the end."""
+    """Lines about where two runs begin to differ; none where the events are the same to the end. ``what``: how the second run differs
+    from the first; ``begun_ms``: the wall time of their beginning."""
     mine, others = _compared(failing), _compared(passing)
     at = next((at for at, (event, other) in enumerate(zip_longest(mine, others)) if not _same(event, other)), None)
     if at is None or not failing:
@@ -49,7 +49,7 @@ def parting(failing: Sequence[Event], passing: Sequence[Event], what: str, begun
 
 
 Names = Mapping[tuple[str, int], str]
-"""What is called how: requests and connections, by their numbers."""
+"""Texts that stand for requests and connections, by their numbers."""
 
 
 def names_of(events: Sequence[Event]) -> Names:

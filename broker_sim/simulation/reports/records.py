@@ -1,4 +1,4 @@
-"""Who had which record, out of a journal: what clients were given by Fetches, what was committed when, whose process ended between.
+"""Questionable records, from a journal: records that clients got by Fetches, commits, and the ends of processes between them.
 
     for line in in_question(events, EPOCH_MS, value_of):
         print(line)
@@ -54,7 +54,7 @@ class _Committed:
 
 @dataclass(slots=True)
 class _Book:
-    """What the journal says, by partition. ``ended``: (when, host, life) of processes."""
+    """Deliveries and commits in the journal, by partition. ``ended``: (when, host, life) of processes."""
 
     taken: dict[str, list[_Taken]] = field(default_factory=dict)
     committed: dict[str, list[_Committed]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a run has reached: states of groups, causes of rebalances, errors in responses. A sweep does not test what it never reaches; its
+"""Coverage of a run: states of groups, causes of rebalances, errors in responses. A sweep does not test what it never reaches; its
 summary lists that.
 
     coverage = Coverage(kafka)          # listens to the journal; without one there is nothing to hear
@@ -35,7 +35,7 @@ OPEN = {
     "late": "an append has come to its time",
     "leaderless": "a log has another leader, or none",
 }
-"""What may be open in a world, so that a moment is worth more than one future."""
+"""Open situations in which a run is worth more than one future, by name."""
 
 _PREPARING = State.PREPARING_REBALANCE.value
 _COMPLETING = State.COMPLETING_REBALANCE.value
@@ -63,7 +63,7 @@ EXPECTED: tuple[str, ...] = (
     *("load", "timer pending", "timer append"),
     *(f"log {name}" for name in STATES),
 )  # fmt: skip
-"""What a sweep over all workloads is to reach; what it has not is named in its summary."""
+"""Coverage that a sweep over all workloads must reach; its summary names what is missing."""
 
 
 class Coverage:
@@ -201,7 +201,7 @@ _HEARD: Mapping[str, Callable[[Coverage, Mapping[str, Any]], None]] = {
 
 
 def name_of(fault: Fault) -> str:
-    """What it is and does: ``state stuck``."""
+    """Name of a fault by its kind and effect: ``state stuck``."""
     return " ".join([fault.kind, *_aspect(fault.kind, fault.args)])
 
 

@@ -35,8 +35,8 @@ _SILENT_S = 120.0
 
 @dataclass(slots=True)
 class Follow:
-    """Where to follow more than one future. ``known``: moments that have been followed, by kind. ``at``: these (`Turn.at_s`)
-    and no others."""
+    """Policy for the moments from which more than one future is run. ``known``: moments that have been followed, by kind. ``at``:
+    follow these (`Turn.at_s`) and no others."""
 
     branches: int = 3
     most: int = 2
@@ -82,7 +82,7 @@ class Followed:
         self._sim.loop.pause(self._turned.at(now_s), lambda: self._part(now_s))
 
     def _part(self, at_s: float) -> None:
-        """All that was to be done up to now is done: go on in as many worlds."""
+        """Fork the futures of this moment; everything due up to now has been done."""
         self._asked_s = None
         if self._fork is not None or why_not(self._sim.loop):
             return
@@ -110,6 +110,6 @@ class Followed:
             outcome.futures.append(future)
 
     def leaves(self) -> None:
-        """Whatever has been raised: no future goes on in what its parent has to do next."""
+        """End the process of a forked future, whatever has been raised: it must not run its parent's further work."""
         if self._fork is not None:
             self._fork.end(None)

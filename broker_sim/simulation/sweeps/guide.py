@@ -32,7 +32,7 @@ _LEAST = 0.1
 """The share of either way, whatever it brought: what brings nothing now may do so later."""
 
 _LATELY = 0.98
-"""What counts of what a way has brought, a run of it later."""
+"""Factor by which earlier yields of a way are reduced with each of its runs."""
 
 _KEPT = 300
 """Cases of a workload: those that found least go."""
@@ -53,7 +53,7 @@ class _Kept:
 
 @dataclass(slots=True)
 class _Way:
-    """What it has brought lately, and for how much CPU time. It begins as something that is worth a try."""
+    """Recent yield of a way to choose cases, and its CPU time. The initial yield is high, so that each way is tried."""
 
     features: float = 10.0
     cpu_s: float = 1.0

@@ -47,7 +47,7 @@ TASK_S = 5.0
 """Work of a task, in seconds, at least."""
 
 PART_TASKS, MOST_PARTS = 24, 50
-"""Of a part, for each core: what is written in one go, and stays where a sweep is interrupted. It takes two minutes or more."""
+"""Tasks of a part for each core, and most parts. A part takes two minutes or more, is written in one go, and outlasts an interrupt."""
 
 AGAIN = 0.01
 """The share that is run again."""
@@ -61,7 +61,7 @@ World = Callable[[], AbstractContextManager[Any]]
 
 @dataclass(frozen=True, slots=True)
 class SparkSweep:
-    """What came of it. ``seeds_per_task`` is of the main stage; ``again``: (seeds run again, of these in another process)."""
+    """Result of a sweep. ``seeds_per_task`` is of the main stage; ``again``: (seeds run again, of these in another process)."""
 
     summary: SweepSummary
     seeds_per_task: int
@@ -74,7 +74,7 @@ class SparkSweep:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a worker has to know. ``world``: what the runs are done within (for tests: a planted bug)."""
+    """Parameters of a sweep for its workers. ``world``: context in which the runs are done (for tests: a planted bug)."""
 
     run_id: str
     workloads: tuple[str, ...]

@@ -60,8 +60,7 @@ def failure_line(error: BaseException) -> str:
 
 @dataclass(slots=True)
 class SeedRun:
-    """What came of one run. ``events``: of its journals, where it failed. ``placed``: the faults that were to come, ``begun`` those
-    that came."""
+    """Result of one run. ``events``: of its journals, if it failed. ``placed``: the faults of the plan; ``begun``: those injected."""
 
     seed: object
     error: BaseException | None = None
@@ -75,11 +74,11 @@ class SeedRun:
     elapsed_s: float = 0.0
     schedule_hash: str = ""
     not_pinned: list[str] = field(default_factory=list)
-    """Why another process may run otherwise: `Simulation.not_pinned`."""
+    """Reasons why another process may run otherwise: `Simulation.not_pinned`."""
     hosts: list[str] = field(default_factory=list)
-    """Of programs: whose tasks and connections chance can have."""
+    """Hosts of programs: jitter and a random order of tasks can be applied to each."""
     moment: list[str] = field(default_factory=list)
-    """How the world stood where it failed: `reports.moment`."""
+    """State of the world at the failure: `reports.moment`."""
     records: list[str] = field(default_factory=list)
     """Records in question: `reports.records`."""
 
@@ -101,11 +100,11 @@ class FoundFailure:
     options: dict[str, Any] = field(default_factory=dict)
     given: bool = True
     beside: list[str] = field(default_factory=list)
-    """Where the nearest run that passes parts from it: `reports.parting`."""
+    """Difference from the nearest run that passes: `reports.parting`."""
 
     @property
     def faults(self) -> FaultPlan:
-        """Those of the smallest run."""
+        """Faults of the smallest run."""
         return [fault for _, fault in self.run.begun]
 
 

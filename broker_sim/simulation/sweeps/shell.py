@@ -104,7 +104,7 @@ class Shell:
         self._aim()
 
     def ends(self, failure: str | None, text: str) -> None:
-        """It has failed, or ended well; the world is still there."""
+        """Report the end of the run, failed or clean, and read commands; the world still exists."""
         self.over, self._now_s = True, self._sim.elapsed_s
         self._say(
             f"{self._sim.elapsed_s:.3f} s: " + (f"it fails: {failure}" if failure is not None else "it ends, clean")

@@ -109,7 +109,7 @@ class _CaseShrinker:
         self.fewer_faults()
 
     def no_turns(self) -> None:
-        """Its faults in one plan; where it takes the turn's chance to fail, fewer faults after it."""
+        """Put all faults into one plan; where the case fails with its turns alone, remove faults from each turn."""
         if not self.best.turns or self.fails(flat(self.best)):
             return
         for at, turn in enumerate(self.best.turns):
@@ -140,7 +140,7 @@ class _CaseShrinker:
         ddmin(everybody, lambda kept: self.so(absent=tuple(name for name in everybody if name not in kept)))
 
     def fewer_deeds(self) -> None:
-        """Of clients that draw what they do. None of it is known of a run that was not done here."""
+        """Remove deeds of clients that draw them. The deeds of a case that was not run here are unknown."""
         if self.outcome is not None and self.outcome.deeds:
             ddmin(tuple(self.outcome.deeds), lambda deeds: self.so(deeds=deeds))
 
@@ -190,7 +190,7 @@ class _CaseShrinker:
 
 
 def rounded(fault: Fault) -> Iterator[Fault]:
-    """Its numbers with fewer digits, the roundest first."""
+    """Variants of a fault whose numbers have fewer digits, the roundest first."""
     for digits in (0, 1):
         args = {
             name: round(value, digits) if isinstance(value, float) and round(value, digits) > 0 else value

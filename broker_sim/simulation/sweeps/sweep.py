@@ -97,8 +97,8 @@ class Failure:
 
 @dataclass(slots=True)
 class SweepSummary:
-    """How far a sweep has come. ``wall_s``: real seconds; ``cpu_s``: of the runs alone. ``hits``, ``reached``, ``waived``: the sums of
-    the runs' (`trial.CaseOutcome`); ``by_workload``: runs and failures. ``skipped``: runs that had been done before."""
+    """Progress and result of a sweep. ``wall_s``: real seconds; ``cpu_s``: of the runs alone. ``hits``, ``reached``, ``waived``: the
+    sums of the runs' (`trial.CaseOutcome`); ``by_workload``: runs and failures. ``skipped``: runs that had been done before."""
 
     wanted: int = 0
     runs: int = 0
@@ -110,9 +110,9 @@ class SweepSummary:
     failed: int = 0
     skipped: int = 0
     futures: int = 0
-    """Of the runs those that were forked from another one."""
+    """Number of runs that were forked from another one."""
     features: set[str] = field(default_factory=set)
-    """What runs have come to: see `coverage`."""
+    """Features of the runs: see `coverage`."""
     hits: Counter[str] = field(default_factory=Counter)
     reached: Counter[str] = field(default_factory=Counter)
     waived: Counter[str] = field(default_factory=Counter)
@@ -129,7 +129,7 @@ class SweepSummary:
 
     @property
     def unreached(self) -> list[str]:
-        """What a sweep should reach and this one has not (`coverage.EXPECTED`)."""
+        """Expected coverage that this sweep has not reached (`coverage.EXPECTED`)."""
         return [name for name in EXPECTED if name not in self.reached]
 
     @property
@@ -187,7 +187,7 @@ class _Job:
 
 
 _follow = Follow()
-"""Of a worker: rare moments are rare among its own runs."""
+"""Policy for futures in this worker: rare moments are rare among its own runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ def _work(job: _Job) -> _Result:
 
 
 def first_difference(outcome: CaseOutcome, other: CaseOutcome) -> str | None:
-    """Where two runs of a case part; None where they are the same."""
+    """First difference between two runs of a case; None where they are the same."""
     if (outcome.journal_hash, outcome.schedule_hash) == (other.journal_hash, other.schedule_hash):
         return None
     for number, (first, second) in enumerate(zip_longest(outcome.events, other.events, fillvalue="(none)"), 1):
@@ -317,7 +317,7 @@ def sweep(options: SweepOptions, progress: Callable[[SweepSummary], object] = la
 
 @contextmanager
 def _lines(file: Path | None) -> Iterator[Callable[[str], object]]:
-    """What writes a line to the end of a file, at once."""
+    """Return a function that appends a line to a file, at once."""
     if file is None:
         yield lambda line: None
         return
@@ -375,7 +375,7 @@ def note(
 
 
 def _shrink_all(work: WorkQueue, summary: SweepSummary, options: SweepOptions) -> None:
-    """What a file of the corpus holds is small already, and what is not deterministic can't be asked."""
+    """Shrink the failures of a sweep, but for those of the corpus, which are small, and those that are not deterministic."""
     asked = {
         name: work.submit(shrunk, failure.case, failure.failure, options.budget)
         for name, failure in summary.failures.items()
@@ -420,8 +420,8 @@ def _shown_lines(lines: list[str]) -> list[str]:
 
 
 def _beside(failing: CaseOutcome, events: list[dict[str, Any]]) -> list[str]:
-    """Where a run parts from it that is clean and has one thing otherwise: no fault of its plan, the last first, chance at one host
-    more or less, or a single deed. Of those that are looked at none may be clean: then there is nothing."""
+    """Difference from a clean run that has one thing otherwise: no fault of its plan, the last first, without a single deed, or with
+    randomness at one host fewer, or with or without jitter. None of those tried may be clean: then the list is empty."""
     if failing.failure is None:
         return []
     case = failing.case

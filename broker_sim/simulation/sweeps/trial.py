@@ -128,9 +128,9 @@ def case_from(value: Mapping[str, Any]) -> Case:
 
 @dataclass(slots=True)
 class CaseOutcome:
-    """What came of a run, plain data. ``failure``: its kind in a line; ``text``: the whole report. ``invariant``: what is broken,
-    if that is it. ``hits``: faults that came about, by what they are; ``reached``: what the run has seen (`coverage`); ``waived``:
-    breaches that its plan explains. ``events``: of the journal, if asked for."""
+    """Result of a run, plain data. ``failure``: its kind in a line; ``text``: the whole report. ``invariant``: the broken one, if that
+    is the failure. ``hits``: faults that were injected, by name; ``reached``: the run's coverage (`coverage`); ``waived``: breaches
+    that its plan explains. ``events``: of the journal, if requested."""
 
     case: Case
     failure: str | None = None
@@ -147,15 +147,15 @@ class CaseOutcome:
     reached: dict[str, int] = field(default_factory=dict)
     waived: dict[str, int] = field(default_factory=dict)
     features: frozenset[str] = frozenset()
-    """What it has come to, finer than ``reached``: see `coverage`."""
+    """Features of the run, finer than ``reached``: see `coverage`."""
     futures: list[CaseOutcome] = field(default_factory=list)
-    """Of worlds that were forked from it (`futures`); without what is of their ends alone."""
+    """Results of worlds that were forked from the run (`futures`), without ``events``, ``moment`` and ``records``."""
     events: list[str] = field(default_factory=list)
     deeds: list[Deed] = field(default_factory=list)
-    """What clients did that draw their deeds."""
+    """Deeds of clients that draw them."""
     moment: list[str] = field(default_factory=list)
     records: list[str] = field(default_factory=list)
-    """How the world stood where it failed, and records in question (`reports`); if asked for."""
+    """State of the world at the failure (``moment``), and records in question (`reports`); if requested."""
 
 
 def plan_of(case: Case) -> FaultPlan:
@@ -220,10 +220,10 @@ class RunningWorkload(Protocol):
         """The deeds of clients that draw them."""
 
     def turns(self, plan: tuple[Fault, ...]) -> None:
-        """These are the faults of the run now (`turns`), and the watch waives what they break."""
+        """Take other faults for the run (`turns`); the checks waive the invariants that these break."""
 
     def hangs(self) -> Mapping[str, Callable[[float], object]]:
-        """What lets each client's application hang."""
+        """Function for each client that lets its application hang for so many seconds."""
 
     def finish(self) -> None:
         """The safety phase is over, the healing comes next."""
@@ -244,13 +244,13 @@ class _Heard(logging.Handler):
 
 
 class Visitor(Protocol):
-    """Who looks at a run while it lives."""
+    """Observer of a run, called while the world exists."""
 
     def begins(self, sim: Simulation) -> None:
         """A world, before anything is in it."""
 
     def ends(self, failure: str | None, text: str) -> None:
-        """It has failed, or ended well; the world is still there."""
+        """Called when the run has failed, or ended well; the world still exists."""
 
 
 def run(

@@ -1,4 +1,4 @@
-"""Where a world parts from what its seed has drawn: from that moment on it has other faults, and other chance.
+"""Turns of a world away from what its seed has drawn: from that moment on it has other faults, and other randomness.
 
     case = replace(case, turns=(Branch(4.25, 2),))        # the third future of what it was after 4.25 s
     turned = Turned(sim, settled(case), injection, notify) # takes each turn when time has come to it
@@ -55,7 +55,7 @@ def turn_from(value: object) -> Branch:
 
 
 def path_of(turns: tuple[Branch, ...]) -> str:
-    """Where a world has turned until now, for what is drawn from then on."""
+    """Text of the turns that a world has taken, a part of the seed for everything drawn from then on."""
     return "/".join(f"{turn.at_s!r}:{turn.branch}" for turn in turns)
 
 

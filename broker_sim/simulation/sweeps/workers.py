@@ -74,8 +74,8 @@ def pool(jobs: int) -> Iterator[Pool]:
 
 
 class WorkQueue:
-    """What a pool has been given. In the block the first SIGINT or SIGTERM that would raise KeyboardInterrupt is noted: `check`,
-    `done` and `results` raise it. The second one is raised at once."""
+    """Jobs submitted to a pool. In the block the first SIGINT or SIGTERM that would raise KeyboardInterrupt is noted: `check`, `done`
+    and `results` raise it. The second one is raised at once."""
 
     def __init__(self, workers: Pool) -> None:
         self._workers = workers

@@ -1,4 +1,4 @@
-"""What blocks, for the threads of a simulation: sleeping, locks, conditions, joins, sockets, selectors. See ``threads``.
+"""Virtual versions of calls that block, for the threads of a simulation: sleeping, locks, conditions, joins, sockets, selectors.
 
 Everything is patched when the first thread starts: it is virtual for these threads alone.
 """
@@ -260,7 +260,7 @@ def _kafka_tasks(p: Patches) -> None:
 
 
 def _kafka_selector(p: Patches) -> None:
-    """Its selector is Python's default one, which is virtual on a thread of the simulation."""
+    """The selector of kafka-python is Python's default one, which is virtual on a thread of the simulation."""
     from kafka.net.selector import NetworkSelector
 
     if NetworkSelector.DEFAULT_CONFIG.get("selector") is not selectors.DefaultSelector:
@@ -268,7 +268,7 @@ def _kafka_selector(p: Patches) -> None:
 
 
 def _kafka_record_times(p: Patches) -> None:
-    """Its records have virtual timestamps, although its builder has ``time.time`` as a default argument."""
+    """Records have virtual timestamps, although kafka-python's builder has ``time.time`` as a default argument."""
     from kafka.record.default_records import DefaultRecordBatchBuilder
 
     taken = list(inspect.signature(DefaultRecordBatchBuilder.append).parameters)
@@ -315,4 +315,4 @@ KAFKA_PINS: dict[str, Callable[[Patches], None]] = {
     "kafka-python's producer names": _kafka_producer_names,
     "kafka-python's finalisers": _kafka_finalisers,
 }
-"""What of kafka-python is pinned, or looked at, by name."""
+"""Parts of kafka-python that are pinned, or checked, by name."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["end", "install"]
 
 _WORKERS = 32
-"""Of an executor by default: no machine has more, whatever processors it has."""
+"""Default number of workers of an executor, the most that any machine has, whatever processors it has."""
 
 _STEPS = 1000
 """So many turns threads may take until one that is joined has ended."""

@@ -1,4 +1,4 @@
-"""How a program that blocks begins: its simulation gets threads, and what blocks is virtual on them."""
+"""Start of a program that blocks: its simulation gets threads, on which blocking calls are virtual."""
 
 from __future__ import annotations
 

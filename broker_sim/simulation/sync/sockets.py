@@ -40,7 +40,7 @@ def _thread() -> SimThread:
 
 
 class _Socket(socket.socket):
-    """What both kinds share: whether they block, who waits for them, what has come."""
+    """Common part of both kinds of sockets: whether they block, what waits for them, data that has arrived."""
 
     def __init__(self, family: int = -1, type: int = -1, proto: int = -1, fileno: int | None = None) -> None:
         self._io_refs, self._closed, self._gone = 0, False, False
@@ -103,7 +103,7 @@ class _Socket(socket.socket):
         raise NotImplementedError
 
     def changed(self) -> None:
-        """Who waits for it may look again."""
+        """Wake the threads and selectors that wait for the socket."""
         for sleeper in self._sleepers:
             sleeper.wake()
         for selector in self.selectors:
@@ -169,7 +169,7 @@ class _Socket(socket.socket):
         raise NotImplementedError
 
     def _real_close(self, *_: Any) -> None:
-        """It has been closed, and what ``makefile`` gave as well."""
+        """Close the socket for good: it has been closed, and so have all files from ``makefile``."""
         self._gone = True
         self.changed()
 
@@ -316,7 +316,7 @@ class LoopSocket(TcpSocket):
         self._transport.pause_reading()
 
     def handed_over(self) -> SimTransport:
-        """Its connection, which the caller owns from now on. Raises OSError."""
+        """Return the connection, which the caller owns from now on. Raises OSError."""
         if self._transport is None:
             raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
         transport, self._transport, self._gone = self._transport, None, True
@@ -357,7 +357,7 @@ class _Protocol(asyncio.Protocol):
 
 
 class PairSocket(_Socket):
-    """One of a pair that is connected to the other, inside one process: what goes in here is there at once."""
+    """Socket of a pair, connected to the other one, inside one process: data that it sends arrives there at once."""
 
     peer: PairSocket
 
@@ -446,7 +446,7 @@ class SimSelector(selectors.DefaultSelector):
         return ready
 
     def look(self) -> None:
-        """One of its sockets has changed."""
+        """Wake the thread that selects if one of the sockets is ready."""
         if self._sleeper is not None and self._ready():
             self._sleeper.wake()
 

@@ -48,7 +48,7 @@ _WORK = 64
 waiting does, some of kafka-python's among them."""
 
 _WORK_S = 2.0**-10
-"""How long it waits then: 1 ms, about what so much takes in the real world ..."""
+"""Wait after so many looks: 1 ms, about what they take in the real world ..."""
 
 _SLOWER = 4
 """... and after every sixteen times twice as long, so often. Else a second that is waited out so would take a second."""
@@ -58,7 +58,7 @@ _SWITCH_S = 2.0**-14
 milliseconds, looks at the clock a thousand times, as kafka-python does."""
 
 _STUBBORN = 1000
-"""How often the end of the run is raised in a thread."""
+"""Number of times that the end of the run is raised in a thread."""
 
 _PATIENCE_S = 5.0
 """Real seconds that a thread has to end in, at the end of a simulation."""
@@ -97,7 +97,7 @@ class SimThread:
     # --- in the loop's thread
 
     def begin(self) -> asyncio.Task[Any]:
-        """Its OS thread waits for the baton already; from now on it gets it. The task is its life: to cancel it ends the thread."""
+        """Start the thread, whose OS thread waits for the baton already. Returns its task; to cancel the task ends the thread."""
         task = self.loop.create_task(self._lives(), name=f"thread {self.name}", context=self._context)
         task.thread = self  # type: ignore[attr-defined]
         self._is_due()
@@ -179,7 +179,7 @@ class SimThread:
     # --- in its own thread
 
     def main(self) -> None:
-        """What its OS thread runs."""
+        """Main function of the OS thread."""
         self._go.acquire()
         self.ident = get_ident()
         self.threads.all[self.ident] = self
@@ -218,7 +218,7 @@ class SimThread:
         self._park("its turn")
 
     def work(self) -> None:
-        """It did something that costs no virtual time; see rule 2."""
+        """Count a call that costs no virtual time; after too many, wait (rule 2)."""
         self._work += 1
         if self._work > _WORK:
             busy = self._busy + 1
@@ -276,7 +276,7 @@ class SimThread:
     # --- for others
 
     def wake(self) -> None:
-        """It may go on, if it waits."""
+        """Let the thread continue, if it waits."""
         self._is_due()
         self.loop.call_later(_SWITCH_S, self._step, self._turn, context=self._context)
 
@@ -545,7 +545,7 @@ class SimRLock(SimLock):
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """What clients log while they are ended is no part of the run, nor what their finalisers can't do any more."""
+    """Suppress log records of clients while they are ended, which are no part of the run, and errors of their finalisers."""
     hook, before = sys.unraisablehook, logging.root.manager.disable
 
     def unraisable(what: sys.UnraisableHookArgs) -> None:

@@ -1,4 +1,4 @@
-"""Where aiokafka itself has to be met for its runs to be repeatable. `LibraryMoved`: a place has changed."""
+"""Changes to aiokafka that make its runs repeatable. `LibraryMoved`: a place has changed."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class Alarms:
 
 
 _current: Alarms | None = None
-"""Those that have the signal."""
+"""Alarms that have the signal; None for none."""
 
 
 def give_lines(error: BaseException) -> None:

@@ -1,4 +1,4 @@
-"""What simulated code gets from its surroundings without asking the loop: clocks, randomness, threads, sockets, the garbage collector.
+"""Virtual surroundings of simulated code beside the loop: clocks, randomness, threads, sockets, the garbage collector.
 
 Rules:
 1. Everything here is in force from the beginning of a simulation to its end, in its thread alone: other threads see the real world.
@@ -61,7 +61,7 @@ PINS: dict[str, Callable[[Patches], None]] = {
     **aiokafka_pins.PINS,
     "garbage": _garbage,
 }
-"""What is pinned, by name, in the order in which it is. Those of aiokafka only where it is installed."""
+"""Functions that pin the surroundings, by name, in the order of their calls. Those of aiokafka only where it is installed."""
 
 
 def _import_clients() -> bool:

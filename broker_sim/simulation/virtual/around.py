@@ -1,4 +1,4 @@
-"""What runs a test around a simulation keeps real time, and so do waits of Python's own for other threads.
+"""Real time for the test runner around a simulation, and for waits of Python's own for other threads.
 
 What such a module has taken by name (``from time import perf_counter``) is what it was. What it asks its own names for, as in
 ``time.perf_counter()``, is virtual in the simulation's thread like everybody's.
@@ -52,7 +52,7 @@ def _test_runners(p: Patches) -> None:
 
 
 class _KnownModules:
-    """What was found when the modules were these."""
+    """Cache of the names that were found in the modules, valid while the modules are the same."""
 
     modules: tuple[int, str] = (0, "")
     of: set[tuple[str, str]] = set()  # noqa: RUF012

@@ -1,4 +1,4 @@
-"""What simulated code draws comes from the seed, and what it can learn of the machine and of its own process is the simulated one's."""
+"""Randomness of simulated code, from the seed, and the properties of its machine and process, which are the simulated ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["PINS"]
 
 _MADE_IN = "_broker_sim_run"
-"""What a generator that was made in a run has for an attribute: the run's number."""
+"""Attribute of a generator that was made in a run: the run's number."""
 
 
 def _draws(p: Patches) -> None:
@@ -55,7 +55,7 @@ def _generators(p: Patches) -> None:
 
 
 def _source(p: Patches, generator: random.Random) -> random.Random:
-    """What a generator draws from: itself, where it was made in this run."""
+    """Return the stream that a generator draws from: itself, where it was made in this run."""
     own = getattr(generator, "__dict__", None)
     if own is None or own.get(_MADE_IN) == p.number or type(generator) is Stream:
         return generator

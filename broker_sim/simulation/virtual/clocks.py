@@ -167,7 +167,7 @@ def _references(kinds: list[type]) -> list[int]:
 
 
 class _Bound:
-    """What the last look has found."""
+    """Cache of the bound methods that were found, valid while modules and references are the same."""
 
     there: tuple[Any, ...] = ()
     methods: list[Builtin] = []  # noqa: RUF012

@@ -87,7 +87,7 @@ class SimDisk(Files):
     # --- its end
 
     def killed(self) -> SimDisk:
-        """Its process is dead; all that it has written is there."""
+        """End the disk's process as if killed: all written data stays. Returns the disk of the next process."""
         return self._next()
 
     def power_lost(self) -> SimDisk:
@@ -137,7 +137,7 @@ class SimDisk(Files):
 
     @property
     def faults(self) -> list[DiskFault]:
-        """What is wrong right now."""
+        """Faults of the disk right now."""
         return list(self._image.faults)
 
     def flip_bit(self, paths: str) -> str:
@@ -155,7 +155,7 @@ class SimDisk(Files):
         return f"{file.path} at {at}"
 
     def fsync_all(self) -> None:
-        """All that was written by now is durable, as by sync(1)."""
+        """Make all data written so far durable, as sync(1) does."""
         for node in self._image.dirs.values():
             node.persist()
         for file in self._files():
@@ -206,7 +206,7 @@ class SimDisk(Files):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     def _room(self, file: File, end: int, size: int) -> int:
-        """How much of a write of that size, up to ``end``, the disk takes; a full one none, and says so."""
+        """Number of bytes of a write of ``size``, up to ``end``, that the disk takes. Raises OSError where it is full."""
         for fault in self._image.faults:
             if fault.kind == "full" and fault.hits("write", file.path):
                 growth = max(end - len(file.data), 0)

@@ -1,4 +1,4 @@
-"""What a simulated disk holds: files and directories in two images, and what is wrong with it. See ``disk`` for the rules."""
+"""Content of a simulated disk: files and directories in two images, and its faults. See ``disk`` for the rules."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class File:
         self.done += len(settled)
 
     def lose_power(self, chance: random.Random) -> None:
-        """What is pending may be lost."""
+        """Lose some, all or none of the pending writes."""
         pending, image = self.pending, self.durable
         fate = chance.randrange(4) if pending else 0
         if fate == 1:
@@ -83,7 +83,7 @@ class File:
         self.pending.clear()
 
     def _scatter(self, chance: random.Random) -> None:
-        """Of the rest some sectors are there. The file may have its new size and zeros where nothing has come."""
+        """Make some sectors of the pending writes durable. The file may have its new size and zeros where nothing was written."""
         new = bytearray(self.durable)
         for op in self.pending:
             _apply(new, op)
@@ -100,7 +100,7 @@ class File:
 
 
 def torn(position: int, size: int, chance: random.Random) -> int:
-    """How much of a write of that size is there: up to any byte, or to a sector of the file."""
+    """Number of bytes of a write of that size that are kept: up to any byte, or to a sector of the file."""
     cut = chance.randint(0, size)
     if chance.random() < 0.5:
         cut = max((position + cut) // SECTOR * SECTOR - position, 0)
@@ -132,7 +132,7 @@ class Directory:
         del self.pending[:count]
 
     def lose_power(self, chance: random.Random) -> None:
-        """Of what is pending nothing is there, or all, or a part from its beginning, or any part."""
+        """Make none, all, a part from the beginning or any part of the pending changes durable, and lose the rest."""
         count = chance.choice((0, len(self.pending), chance.randint(0, len(self.pending))))
         if chance.random() < 0.25:
             self._scatter(chance)
@@ -221,7 +221,7 @@ DISK_FAULTS = {
     "readonly": "whatever would change it is refused",
     "stalls": "the first call waits for its end, and the process with it",
 }
-"""What can be wrong, and what it means."""
+"""Kinds of disk faults, with their effects."""
 
 CALLS = ("write", "read", "sync")
 _CHANGES = ("write", "truncate", "create", "rename", "remove", "mkdir")
@@ -237,12 +237,12 @@ class DiskFault:
     free_bytes: int = 0
     calls: tuple[str, ...] = ("write", "sync")
     until_s: float | None = None
-    """When a stall is going to end, as far as that is known: in loop time."""
+    """Time at which a stall will end, as far as that is known: in loop time."""
     ended: list[Callable[[], object]] = field(default_factory=list, repr=False)
-    """Who waits for its end."""
+    """Functions to call when the fault ends."""
 
     def heal(self) -> None:
-        """It is over; twice does nothing."""
+        """End the fault; a second call does nothing."""
         if self in self.disk.faults:
             self.disk.faults.remove(self)
             waiting, self.ended = self.ended, []

@@ -40,7 +40,7 @@ class Gone(Exception):
 
 
 def why_not(loop: SimLoop) -> str:
-    """Why this world can't be forked; "" where it can."""
+    """Reason why this world can't be forked; "" where it can."""
     if _fork is None:
         return "this system has no fork()"
     if patches.threads() or (loop.native_threads is not None and loop.native_threads.names()):
@@ -63,7 +63,7 @@ class Fork:
             )  # asyncio stores the process id with it, and in another process no loop is running
 
     def end(self, result: object) -> NoReturn:
-        """Of the child: notify its parent, and exit, without undoing or flushing anything that the parent has, too."""
+        """Send the child's result to its parent, and exit, without undoing or flushing anything that the parent has, too."""
         code = 1
         try:
             with os.fdopen(self._writing, "wb") as out:

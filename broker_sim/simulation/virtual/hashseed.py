@@ -24,7 +24,7 @@ def can_pin() -> bool:
 
 
 def pinned_environment() -> dict[str, str]:
-    """This process's environment with the hash seed pinned: for processes that are started."""
+    """Environment of this process with the hash seed pinned: for processes that are started."""
     return {**os.environ, "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", SEED) if is_pinned() else SEED}
 
 

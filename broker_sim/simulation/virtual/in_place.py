@@ -66,10 +66,10 @@ _IMMUTABLE, _BASE = 1 << 8, 1 << 10
 """``Py_TPFLAGS_IMMUTABLETYPE``, ``Py_TPFLAGS_BASETYPE`` (object.h)."""
 _FLAGS_AT = _HEAD + 19 * _WORD
 _NEW_AT = _HEAD + 37 * _WORD
-"""Where a type has its flags and the function that makes its objects: ``tp_flags``, ``tp_new`` (cpython/object.h)."""
+"""Offsets of a type's flags, ``tp_flags``, and of the function that makes its objects, ``tp_new`` (cpython/object.h)."""
 
 _METHOD_AT = _HEAD + 3 * _WORD
-"""Where a method descriptor has its definition: ``PyMethodDescrObject.d_method``, behind type, name and qualified name."""
+"""Offset of a method descriptor's definition: ``PyMethodDescrObject.d_method``, behind type, name and qualified name."""
 
 _new_function = ctypes.pythonapi.PyCFunction_NewEx
 _new_function.restype, _new_function.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -119,7 +119,7 @@ class Builtin:
         self._write(self._stands_in)
 
     def restore(self) -> None:
-        """It is what it was."""
+        """Restore the original definition."""
         self._write(self.real)
 
     def _write(self, other: Any) -> None:
@@ -153,7 +153,7 @@ class PythonFunction:
         self.function.__code__ = self._stands_in
 
     def restore(self) -> None:
-        """It is what it was."""
+        """Restore the original code."""
         self.function.__code__ = self._code
 
 
@@ -186,7 +186,7 @@ class FinalClass:
             self._flags.value |= _IMMUTABLE
 
     def restore(self) -> None:
-        """It is what it was."""
+        """Restore the original ``__new__``."""
         put_in_class(self.kind, {"__new__": self._own[0]})
         self._new.value = self._own[1]
 
@@ -201,7 +201,7 @@ def unbound(kind: type, name: str) -> Any:
 
 
 _KEPT: list[Any] = []
-"""What C code refers to for the life of the process."""
+"""Objects to which C code refers for the life of the process."""
 
 
 def _definition_of(method: Any) -> Any:
@@ -236,7 +236,7 @@ class Operator:
         self._definition.function = self._functions[1]
 
     def restore(self) -> None:
-        """It is what it was."""
+        """Restore the original operator."""
         self._definition.function = self._functions[0]
         delattr(self.kind, self._special)
 

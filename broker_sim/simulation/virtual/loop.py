@@ -445,7 +445,7 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
         return True
 
     def _call_pauses(self, when: float) -> None:
-        """All that are due before ``when``; who asks again from there has his turn at the next jump of time."""
+        """Call all callbacks of pauses that are due before ``when``; pauses that they ask for there come at the next jump of time."""
         due = []
         while self._pauses and self._pauses[0][0] < when:
             due.append(heapq.heappop(self._pauses)[2])
@@ -517,7 +517,7 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
 
     @property
     def schedule_hash(self) -> str:
-        """Of all turns until now: see rule 7."""
+        """Hash of all turns until now: see rule 7."""
         self._digest.update(self._turns.tobytes())
         del self._turns[:]
         return self._digest.copy().hexdigest()

@@ -1,4 +1,4 @@
-"""What the simulation itself draws from: a task its place in a row, a process its chance."""
+"""Random streams of the simulation itself: for the place of a task in the queue, and for a process's randomness."""
 
 from __future__ import annotations
 

@@ -33,18 +33,18 @@ __all__ = ["PINS", "NativeThreads"]
 
 _TASKS = Path("/proc/self/task")
 _LIBRDKAFKA = "rdk:"
-"""What the names of its threads begin with."""
+"""Prefix of the names of librdkafka's threads."""
 _INSTEAD = (
     "its threads and sockets are librdkafka's own, in real time. In a simulation use aiokafka, or kafka-python with spawn_sync; "
     "for confluent-kafka clock='manual' over TCP (docs/time.md)"
 )
 _MODULE = "confluent_kafka.cimpl"
-"""Where its clients come from; all others are made of these."""
+"""Module of confluent-kafka's client classes; all others derive from these."""
 _CLIENTS = ("Producer", "Consumer", "ShareConsumer", "_AdminClientImpl")
 
 
 class NativeThreads:
-    """Those of this process that neither Python nor the beginning of the simulation knows."""
+    """Native threads of this process that were not started by Python, or before the simulation."""
 
     def __init__(self, p: Patches) -> None:
         self.p = p
@@ -80,7 +80,7 @@ class NativeThreads:
             )
 
     def forbidden(self, names: list[str], frame: FrameType | None = None) -> SimForbidden | None:
-        """What is to be raised of them."""
+        """Return the error for a run with these native threads: SimForbidden for librdkafka's, None for others."""
         if not any(name.startswith(_LIBRDKAFKA) for name in names):
             return None
         where = caller(frame) if frame is not None else ""
@@ -125,7 +125,7 @@ def _refuse_clients(p: Patches, module: ModuleType) -> None:
 
 
 def _refuse_where_taken(p: Patches) -> None:
-    """Of what modules have taken. Others may ask what is an object of a client, which no stand-in answers."""
+    """Replace the client classes in modules that took them by name. Others may check an object's class, where no stand-in helps."""
     real = {id(kind): kind for kind in _STAND_INS}
     for module in sys.modules.copy().values():
         if issubclass(type(module), ModuleType):  # no proxy, which may raise whatever it is asked
@@ -168,7 +168,7 @@ class _Arrival(MetaPathFinder, Loader):
 
 
 _STAND_INS: dict[type, type] = {}
-"""Of the clients, one for each in this process."""
+"""Stand-ins for the client classes, one for each in this process."""
 
 
 def _stand_in(real: Any) -> type:

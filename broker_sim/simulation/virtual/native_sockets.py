@@ -27,7 +27,7 @@ _DESCRIPTORS = "/proc/self/fd"
 
 
 class NativeSockets:
-    """Those of this process that neither Python nor the beginning of the simulation knows."""
+    """Native sockets of this process that were not made by Python, or before the simulation."""
 
     def __init__(self, p: Patches) -> None:
         self.p = p

@@ -41,8 +41,8 @@ _FIRST_PORT = 40_000
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """How one machine's bytes reach another: ``latency_ms`` and up to ``jitter_ms`` more; ``chunks``: the share of writes that arrive
-    in two parts; ``loss``: the share of writes at which the connection is lost."""
+    """Properties of the way from one machine to another: ``latency_ms`` and up to ``jitter_ms`` more; ``chunks``: the share of writes
+    that arrive in two parts; ``loss``: the share of writes at which the connection is lost."""
 
     latency_ms: float = 0.5
     jitter_ms: float = 2.0
@@ -297,7 +297,7 @@ class SimNetwork:
     # --- links and what breaks them
 
     def link_of(self, sender: str, receiver: str) -> Link:
-        """How bytes go from one machine to another."""
+        """Link from one machine to another."""
         if self._links:
             link = self._links.get((sender, receiver))
             if link is not None:

@@ -20,12 +20,12 @@ __all__ = ["seed"]
 _CONTAINERS = {list, tuple, set, frozenset, dict}
 _SMALL = 64
 _HEAP_TYPE = 1 << 9
-"""Of a class that Python code has made."""
+"""Type flag of a class that Python code has made."""
 _NOT_OF = {"broker_sim", "random", "numpy", "secrets", "hypothesis", "_pytest", "pytest"}
 
 
 class _KnownGenerators:
-    """What was found when the modules were these."""
+    """Cache of the generators that were found, valid while the modules are the same."""
 
     modules: tuple[int, str] = (0, "")
     generators: dict[int, tuple[str, Any]] = {}  # noqa: RUF012
@@ -108,7 +108,7 @@ class _Found:
 
 
 def _own(thing: Any) -> Iterator[tuple[str, Any]]:
-    """Its attributes; none where it doesn't give them away."""
+    """Attributes of an object; none where it does not give access to them."""
     try:
         own = thing.__dict__
     except Exception:  # a proxy's own: not ours to say

@@ -1,4 +1,4 @@
-"""What a simulated process holds of the real world: its files, and its connections to SQLite databases. Files are real.
+"""Real resources of a simulated process: its files, and its connections to SQLite databases. Files are real.
 
 Rules:
 1. When a process dies its kernel closes its files: what was not flushed is lost, and locks on them (flock, lockf) are released. Until
@@ -40,7 +40,7 @@ _ENTROPY = ("/dev/random", "/dev/urandom", "/dev/hwrng")
 
 
 class _Files:
-    """Who has opened which file, by its number: one that is given out again belongs to its new owner."""
+    """Processes that own files, by the file's number: a number that is given out again belongs to its new owner."""
 
     def __init__(self, p: Patches) -> None:
         self.p = p
@@ -119,7 +119,7 @@ def _opened_files(p: Patches) -> None:
 
 
 _PARAMETERS = ["timeout", "detect_types", "isolation_level", "check_same_thread", "factory", "cached_statements", "uri"]
-"""Of ``sqlite3.connect`` behind the database."""
+"""Parameters of ``sqlite3.connect`` after the database."""
 
 
 class _Databases:
@@ -230,7 +230,7 @@ class _Databases:
 
 
 _USES: dict[type, tuple[str, ...]] = {}
-"""What uses a connection."""
+"""Methods that use a connection, by class."""
 if sqlite3 is not None:
     _RUN = ("execute", "executemany", "executescript")
     _USES = {

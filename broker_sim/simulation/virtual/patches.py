@@ -75,9 +75,9 @@ def _entrance(key: str, of_others: Callable[[], Callable[..., Any]]) -> Any:
 
 
 PATCH_POINTS: dict[str, PatchPoint] = {}
-"""All that have been made in this process, by their keys."""
+"""Patch points made in this process, by their keys."""
 _IN_PLACE: dict[int, PatchPoint] = {}
-"""Those of functions that are replaced in themselves, by the ids of these."""
+"""Patch points of functions that are replaced in themselves, by the ids of the functions."""
 
 
 class _Put:
@@ -98,7 +98,7 @@ class _Put:
 
 
 class Patches:
-    """What has been replaced, and by what it is to be put back."""
+    """Replacements in force for a simulation, and their undoing."""
 
     def __init__(self, loop: SimLoop, seed: object, reasons: list[str] | None = None) -> None:
         self.loop, self.seed, self.thread = loop, seed, threading.get_ident()
@@ -200,7 +200,7 @@ class Patches:
             raise
 
     def not_pinned(self, reason: str) -> None:
-        """Another process may run otherwise."""
+        """Note a reason why another process may run otherwise."""
         if reason not in self.reasons:
             self.reasons.append(reason)
 
@@ -230,11 +230,11 @@ def _text(owner: Any, name: str) -> str:
 
 _numbers = itertools.count(1)
 _current: Patches | None = None
-"""Of the simulation that runs."""
+"""Patches of the running simulation; None without one."""
 
 
 def current() -> Patches | None:
-    """Those of the simulation that runs in this process."""
+    """Patches of the simulation that runs in this process; None for none."""
     return _current
 
 

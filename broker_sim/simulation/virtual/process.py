@@ -1,4 +1,4 @@
-"""Which simulated process a callback belongs to: a context variable that tasks, timers and connections inherit.
+"""Simulated process of a callback: a context variable that tasks, timers and connections inherit.
 
 Rules:
 1. A process that has crashed never runs again: no callback, no ``finally``, nothing of it. Cancelling its tasks would let it clean up,
@@ -38,7 +38,7 @@ class Process:
 
     @property
     def chance(self) -> Stream:
-        """Its own randomness: what others draw leaves it as it is."""
+        """Random stream of the process: draws by others do not change it."""
         if self._chance is None:
             self._chance = Stream(self._seed)
         return self._chance
@@ -49,7 +49,7 @@ class Process:
 
 
 PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar("broker_sim_process", default=None)
-"""Whose code is running; None: the test's own."""
+"""Process whose code is running; None: the test's own."""
 
 
 def context_of(process: Process | None) -> contextvars.Context:

@@ -1,4 +1,4 @@
-"""What a simulation does not support: code that uses it gets an error with its place and what to do instead."""
+"""Operations that a simulation does not support: code that uses them gets an error with its place and the alternative."""
 
 from __future__ import annotations
 

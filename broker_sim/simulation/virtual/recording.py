@@ -21,7 +21,7 @@ A run can be repeated if nothing in it depends on anything but its seed. What do
 - what an earlier run left behind: module globals, caches, counters, files. Make it anew in the test;
 - a clock or generator that C code has for itself (numpy.datetime64('now'), torch's): take time.time and random;
 - a thread, a C client with sockets of its own (librdkafka): it lives in real time."""
-"""What to do about runs that differ."""
+"""Advice for runs that differ."""
 
 _BEFORE = 3
 """Events that an error shows before the first different one."""

@@ -1,4 +1,4 @@
-"""How callbacks and tasks are called, and where tasks wait: for errors."""
+"""Names of callbacks and tasks, and where tasks wait: for errors."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ SHOWN = 12
 
 
 def owner_of(handle: asyncio.Handle) -> object:
-    """Whose method a callback is: the task, where it is a task's step."""
+    """Object whose method a callback is: the task, where it is a task's step."""
     return getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined]
 
 
 def callback_name(handle: asyncio.Handle) -> str:
-    """Of a task's step the task's, else the function's."""
+    """Name of a callback: of a task's step the task's, else the function's."""
     owner = owner_of(handle)
     if isinstance(owner, asyncio.Task):
         return _task_name(owner)

@@ -51,7 +51,7 @@ class SimTransport(asyncio.Transport):
         self._high, self._low = _HIGH, _LOW
 
     def draw_from(self, chance: random.Random) -> None:
-        """Of what it sends from now on."""
+        """Set the randomness for data that is sent from now on."""
         self._bits = chance.getrandbits
 
     # --- writing
@@ -226,7 +226,7 @@ class SimTransport(asyncio.Transport):
         self.network.transports.pop(self, None)
 
     def reset(self) -> None:
-        """This end learns that the connection is lost."""
+        """Reset this end: its protocol gets ConnectionResetError."""
         self._end(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:

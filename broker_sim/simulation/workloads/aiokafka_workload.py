@@ -37,7 +37,7 @@ _NOTED_S = 0.3
 
 
 class InvariantWatch:
-    """What breaks in a run: the first breach ends it. ``waive``: invariants whose breaches are counted and go on."""
+    """Breaches of invariants in a run: the first one ends it. ``waive``: invariants whose breaches are counted, and end nothing."""
 
     def __init__(self, sim: Simulation, waive: Collection[str] = ()) -> None:
         self.sim, self.waive = sim, frozenset(waive)
@@ -183,12 +183,12 @@ class AiokafkaWorkload:
     # --- the two phases
 
     def turns(self, plan: tuple[Fault, ...]) -> None:
-        """What is waived follows from these faults."""
+        """Waive the invariants that the watch waives for these faults."""
         if self.invariants is not None:
             self.invariants.answers.waive = self.watch.waive
 
     def hangs(self) -> dict[str, Callable[[float], object]]:
-        """What lets each client's application hang."""
+        """Function for each client's host that lets the application hang for so many seconds."""
 
         def hang(consumer: Consumer) -> Callable[[float], object]:
             return lambda hang_s: setattr(consumer, "hang_s", hang_s)

@@ -51,7 +51,7 @@ _BY_ID = 10
 
 
 class EpochAnswers(Answers):
-    """Of commits and reads alone: generations of an epoch-based group are its members' own."""
+    """Checks of responses to commits and reads alone: the generations of an epoch-based group are its members' own."""
 
     def answered(self, ask: SentRequest, body: object) -> None:
         """As `Answers.answered`."""
@@ -66,7 +66,7 @@ class EpochAnswers(Answers):
             self.open.pop(ask, None)
 
     def _check_generation(self, ask: SentRequest, life: Any, generation: int) -> None:
-        """It is the member's epoch."""
+        """Check nothing: the generation is the member's epoch."""
 
     def _check_fenced(self, ask: SentRequest, life: Any) -> None:
         """Nothing: the members check fencing themselves."""
@@ -119,12 +119,12 @@ class Holdings:
         self.has[member_id] = self.has.get(member_id, frozenset()) & units
 
     def drop(self, member_id: str) -> None:
-        """It is no member any more, or works on nothing."""
+        """Remove a member's partitions: it has left the group, or processes nothing."""
         self.has.pop(member_id, None)
 
 
 class Describer(RawClient):
-    """Who asks what there is."""
+    """Client that describes the group."""
 
     SPANS: ClassVar[Mapping[Any, tuple[int, int]]] = {**VERSIONS, ConsumerGroupDescribeRequest: (0, 1)}
 
@@ -135,8 +135,8 @@ def listed(assignment: Any) -> frozenset[Unit]:
 
 
 class ClassicMember(Cooperative):
-    """One of the classic protocol in such a group. It gives up what it is to before it joins again; what it works on is for the log to
-    check: generations of members in one group differ."""
+    """Member with the classic protocol in an epoch-based group. It gives up what it is to before it joins again; what it works on is
+    for the log to check: generations of members in one group differ."""
 
     def _work(self) -> None:
         self.context.answers.members[GROUP, self.member] = None
@@ -167,7 +167,7 @@ class EpochMember(RawClient):
 
     @property
     def generation(self) -> int:
-        """Its epoch, as that of other members is called."""
+        """Epoch of the member, under the name that it has for other members."""
         return self.epoch
 
     # --- its life
@@ -189,7 +189,7 @@ class EpochMember(RawClient):
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """It joins: nothing is its, and it knows nothing."""
+        """Reset the member's state before it joins: it has no partitions."""
         self.epoch = self.previous = 0
         self.assigned: frozenset[Unit] | None = None
         self.owned: frozenset[Unit] = frozenset()
@@ -272,11 +272,11 @@ class EpochMember(RawClient):
         )
 
     def _last_request(self, epoch: int) -> Any:
-        """It leaves, for good or for now."""
+        """Create the heartbeat by which the member leaves, for good or temporarily."""
         return ConsumerGroupHeartbeatRequest(GROUP, self.member, epoch, instance_id=self.instance)
 
     def _assignment_in(self, answer: Any) -> frozenset[Unit] | None:
-        """What an answer says that it has; None where it says nothing."""
+        """Partitions assigned to the member in a response; None where the response has no assignment."""
         return None if answer.assignment is None else listed(answer.assignment)
 
     async def _beat(self, broker: int) -> Err:
@@ -356,7 +356,7 @@ class EpochMember(RawClient):
             self.holdings.instances[self.instance] = self.member, until_s
 
     def _to_revoke(self) -> frozenset[Unit]:
-        """What it has and is to give up."""
+        """Partitions that the member owns and must revoke."""
         return self.owned - (self.assigned or frozenset())
 
     def _check_debt(self, sent_s: float) -> None:

@@ -84,7 +84,7 @@ class Acquisitions:
     done: set[Record] = field(default_factory=set)
     """The records that a member has accepted or rejected by an acknowledgement without an error."""
     said: dict[int, set[Record]] = field(default_factory=lambda: {ACCEPT: set(), REJECT: set(), GAP: set()})
-    """What any member has ever said, heard or not."""
+    """Records that any member has acknowledged, by type, whether the broker has received that or not."""
     met: Counter[str] = field(default_factory=Counter)
 
     def fail(self, name: str, what: str) -> None:
@@ -183,7 +183,7 @@ class ShareMember(RawClient):
             self.hands.fail("share state is initialized before records are acquired", what)
 
     async def _leave(self, broker: int) -> None:
-        """It closes its sessions, or leaves that to its connections; then another process comes."""
+        """Close some of the sessions, abandon the others with their connections, and leave the group; then start as another process."""
         for leader in list(self.sessions):
             if self.rng.random() < 0.5:
                 await self._fetch(leader, set(), final=True)
@@ -268,7 +268,7 @@ class ShareMember(RawClient):
             self.hands.fail("share sessions check their epoch", f"{self.name} gets {error.name} at {session.epoch}")
 
     def _goes_on(self, session: MemberSession, sent_s: float) -> None:
-        """Its session lives: what was doubted before this request was sent can't be."""
+        """Record that a session still exists: doubts older than this request are breaches."""
         for at_s, what in session.doubts:
             if at_s < sent_s:
                 self.hands.fail("a record is acquired by one member", what)
@@ -499,7 +499,7 @@ class ShareMember(RawClient):
             )
 
     async def _of_another(self, leader: int, session: MemberSession, unit: Unit, run: tuple[int, int]) -> None:
-        """What another member has is not its own to speak of."""
+        """Acknowledge a record that another member has acquired, which must be refused."""
         epoch = self.hands.partition(unit).leader_epoch
         theirs = [
             (offset, hold)

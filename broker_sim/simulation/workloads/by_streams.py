@@ -45,7 +45,7 @@ def topology(epoch: int = _EPOCH) -> Topology:
 
 
 class StreamsDescriber(RawClient):
-    """Who asks what there is."""
+    """Client that describes the group."""
 
     SPANS: ClassVar[Mapping[Any, tuple[int, int]]] = {**VERSIONS, StreamsGroupDescribeRequest: (0, 1)}
 
@@ -85,7 +85,7 @@ class StreamsGroupMember(EpochMember):
         return request
 
     def _to_revoke(self) -> frozenset[Unit]:
-        """Where roles change in place, a standby task that becomes an active one of the same member is recycled, not given up."""
+        """Units to revoke. Where roles change in place, a standby task that becomes active in its member is recycled, not revoked."""
         owed, has = super()._to_revoke(), self.assigned or frozenset()
         if not settings_of(self.context.kafka.state.config).policy.streams_roles_change_in_place:
             return owed

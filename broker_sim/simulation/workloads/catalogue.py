@@ -1,4 +1,4 @@
-"""What a sweep can run: each workload is an entry that says who works on what. ``aiokafka_workload`` and ``wire_workload`` let it live.
+"""Workloads for sweeps: each is an entry with its clients and their topics. ``aiokafka_workload`` and ``wire_workload`` run them.
 
 WORKLOADS["static"].hosts(members=2)        # ('c1', 'c2', 'p1')
 """
@@ -71,7 +71,7 @@ class Workload:
 
     @property
     def members(self) -> int:
-        """Of its largest group, or its probers."""
+        """Number of members of the largest group, or of probers."""
         return len(self.probers) or max(team.members for team in self.teams)
 
     @property
@@ -81,7 +81,7 @@ class Workload:
 
     @property
     def pace(self) -> float:
-        """How much shorter its times are than a consumer's usual ones."""
+        """Factor by which the workload's times are shorter than a consumer's usual ones."""
         return 5.0 if self.raw else 1.0
 
     def clients(self, members: int | None = None) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ class Workload:
         return (*self.clients(members), *producers, *others)
 
     def targets(self, members: int | None = None) -> Targets:
-        """What a seed's faults can hit."""
+        """Targets of the faults that a seed draws."""
         logs = tuple(f"{topic}-{index}" for topic, count in self.topics.items() for index in range(count))
         brokers = tuple(f"broker-{number}" for number in range(1, self.brokers + 1))
         groups = tuple(team.group for team in self.teams)

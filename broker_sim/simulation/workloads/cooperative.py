@@ -95,13 +95,13 @@ class Cooperative(Member):
         return None if revokes else mine
 
     def _lost(self) -> None:
-        """It is no member any more: nothing is its."""
+        """Record that the member has left the group: it has no partitions."""
         super()._lost()
         self.mine = []
         self._work()
 
     def _work(self) -> None:
-        """What it works on from now on: nothing that another one of this generation or a later one does."""
+        """Note the partitions of the member: no other member may have one of them in the same generation."""
         working = self.context.working
         working[self.name] = self.generation, frozenset(self.mine)
         for name, (generation, parts) in working.items():

@@ -1,4 +1,4 @@
-"""What clients do that draw their deeds: each has a number and chance of its own, so one can be left out and all others stay.
+"""Deeds of clients that draw them: each has a number and randomness of its own, so one can be left out and all others stay.
 
     number = deeds.begin("c1", rng)         # rng draws what belongs to this deed and to no other
     if deeds.does("c1", number):
@@ -20,7 +20,7 @@ Deed = tuple[str, int]
 
 
 class Deeds:
-    """Of all clients of a run. ``only``: those that are done; None: all."""
+    """Deeds of all clients of a run. ``only``: those that are done; None: all."""
 
     def __init__(self, seed: object, only: Iterable[Deed] | None = None) -> None:
         self._seed = seed

@@ -55,7 +55,7 @@ _SETTINGS = {
 }
 _INTERVAL = {"group.consumer.assignment.interval.ms": 300}  # of 4.3 and later
 _STATIC, _PATTERN, _CLASSIC, _AWAY = 0.4, 0.4, 0.4, 0.4
-"""How often a member is a static one, subscribes by an expression; there are classic members; all others leave at once."""
+"""Probabilities: a member is a static one; subscribes by an expression; there are classic members; all others leave at once."""
 _NEW_TOPICS = 2
 _REFRESH_S = 11.0
 """An expression is not looked at again more often than every ten seconds."""
@@ -74,7 +74,7 @@ class ByEpochs:
     """The workload of a consumer group (KIP-848): its cluster, members, topics and checks."""
 
     describer: type[RawClient] = Describer
-    """Who asks in the end how the group is described."""
+    """Client that describes the group in the end."""
 
     def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: InvariantWatch) -> None:
         self.sim, self.watch = sim, watch
@@ -103,7 +103,7 @@ class ByEpochs:
         return EpochLog(GROUP, self._partition, self.answers.report, first_epoch)
 
     def _people(self, dice: random.Random, count: int, case: Case) -> Iterator[EpochMember | ClassicMember]:
-        """Who is in the group."""
+        """Yield the members of the group."""
         classic = dice.randint(1, 2) if dice.random() < _CLASSIC and count > 1 else 0
         self._draw_absence(dice)
         for number in range(1, count + 1):
@@ -121,7 +121,7 @@ class ByEpochs:
             self.holdings.away_s = begins_s, begins_s + 2
 
     def _plan(self, dice: random.Random) -> None:
-        """What happens beside the members."""
+        """Schedule events beside the members: new topics."""
         for number in range(dice.randint(0, _NEW_TOPICS)):
             self.sim.loop.call_later(dice.uniform(1, 6), self._new_topic, f"extra-{number}", dice.randint(1, 3))
 
@@ -150,15 +150,15 @@ class ByEpochs:
 
     @property
     def done(self) -> list[Deed]:
-        """Its members draw none: a plan alone makes a run of it smaller."""
+        """Deeds of the members, none: only a smaller plan makes a run of them smaller."""
         return []
 
     def turns(self, plan: tuple[Fault, ...]) -> None:
-        """What is waived follows from these faults."""
+        """Waive the invariants that these faults may break."""
         self.answers.waive = _waived(self.watch, plan)
 
     def hangs(self) -> dict[str, Callable[[float], object]]:
-        """Their applications never hang; they fall silent in other ways."""
+        """Applications that can hang, none: members fall silent in other ways."""
         return {}
 
     def finish(self) -> None:
@@ -222,11 +222,11 @@ class ByEpochs:
         return ConsumerGroupDescribeRequest([GROUP])
 
     def _described(self, member: Any) -> tuple[frozenset[Unit], frozenset[Unit]]:
-        """What a described member has, and is to have."""
+        """Assignment and target assignment of a described member."""
         return listed(member.assignment), listed(member.target_assignment)
 
     def _lacking(self) -> str | None:
-        """What is not yet as it is to be; None for nothing."""
+        """Describe the first thing that is not yet as it is to be; None for nothing."""
         self.log.catch_up()
         topics = self.kafka.state.topics.values()
         lacking = self.log.unsettled({topic.name: (topic.topic_id, len(topic.partitions)) for topic in topics})

@@ -63,7 +63,7 @@ class Hostile(RawClient):
 
     LINES = 3
     over = False
-    """It has done its worst."""
+    """Whether the client has stopped its deeds."""
     _owing: asyncio.Task[None] | None = None
 
     def _choose(self, request: object) -> int:
@@ -127,9 +127,9 @@ class Hostile(RawClient):
         )
 
     async def _do_commit_while_the_generation_moves(self) -> None:
-        """Its own member upsets the group, and it commits over another connection until the next generation is there: one of these
-        commits is on its way into the log when that happens. (One alone, sent before the JoinGroup, is none: what tells the others to
-        join again waits, in Kafka 4, for the commit.)"""
+        """Join again with a member, and commit over another connection until the next generation is there: one of these commits is on
+        its way into the log when that happens. (One alone, sent before the JoinGroup, is none: what tells the others to join again
+        waits, in Kafka 4, for the commit.)"""
         member, instance, generation = self._somebody()
         await self._send(join_request(member, instance, self.rng.randint(1, 200)), number=1)
         before = self.context.generation
@@ -197,7 +197,7 @@ class Hostile(RawClient):
             await self._send(HeartbeatRequest(GROUP, generation, member, instance))
 
     async def _live_on(self, member: str, instance: str | None, generation: int) -> None:
-        """It heartbeats, and owes its SyncGroup."""
+        """Send heartbeats of a member that still owes its SyncGroup."""
         with contextlib.suppress(OSError):
             for _ in range(8):
                 await self._send(HeartbeatRequest(GROUP, generation, member, instance), number=self.LINES + 1)
@@ -223,7 +223,7 @@ class Hostile(RawClient):
 
 @dataclass(slots=True)
 class Report:
-    """Of a run. ``checked``: answers that were."""
+    """Result of a run. ``checked``: number of checked responses."""
 
     seed: object
     broken: InvariantBroken | None

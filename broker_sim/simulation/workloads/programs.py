@@ -20,7 +20,7 @@ _AGAIN_S = 1.0
 """Pause of an application before it starts its client again."""
 
 _STOP_S = 45.0
-"""What it gives its client for stopping: longer than a request may take."""
+"""Time that a client has for stopping: longer than a request may take."""
 
 _COMMIT_S = 45.0
 """As long for a commit: aiokafka repeats one that has a deleted topic for ever (0.14), UNKNOWN_TOPIC_OR_PARTITION is retriable."""
@@ -95,12 +95,12 @@ class Consumer:
     options: dict[str, Any] = field(default_factory=dict)
     hang_s: float = 0.0
     rebalances: int = 0
-    """How often its partitions were taken from it. aiokafka does so while the application works on a batch, and would commit the old
-    offsets of that batch in the new generation (0.14)."""
+    """Number of times that the consumer's partitions were revoked. aiokafka does so while the application works on a batch, and would
+    commit the old offsets of that batch in the new generation (0.14)."""
     starts: int = 0
     delivered: list[DeliveredRecord] = field(default_factory=list)
     assignments: list[tuple[float, list[tuple[str, int]]]] = field(default_factory=list)
-    """When it was assigned what."""
+    """Assignments with their times."""
     committed: dict[tuple[str, int], int] = field(default_factory=dict)
     """The last offsets that the coordinator has acknowledged to it."""
     failures: list[str] = field(default_factory=list)

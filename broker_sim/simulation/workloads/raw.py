@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 GROUP = "billing"
-"""Its hash is negative."""
+"""Group id with a negative hash."""
 TOPIC, OTHER = "orders", "elsewhere"
 SESSION_MS, REBALANCE_MS = 2000, 3000
 PATIENCE_S = 3 + REBALANCE_MS / 1000
@@ -178,14 +178,14 @@ class RawConnection(asyncio.Protocol):
         self._transport.abort()
 
     def forget(self) -> None:
-        """Its host has crashed: nothing will be answered."""
+        """Record that the client's host has crashed: no request will be answered."""
         for _, _, _, ask in self._waiting.values():
             self.answers.lost(ask)
 
 
 @dataclass(slots=True)
 class RawContext:
-    """What all clients of a run share. ``book``: members that have been seen: id, instance, generation."""
+    """Common state of all clients of a run. ``book``: members that have been seen: id, instance, generation."""
 
     sim: RunControl
     kafka: SimCluster
@@ -195,7 +195,7 @@ class RawContext:
     generation: int = 0
     last_value: int = 0
     working: dict[str, tuple[int, frozenset[int]]] = field(default_factory=dict)
-    """What each cooperative member works on: its generation, partitions."""
+    """Generation and partitions of each cooperative member, by its name."""
     producers: set[int] = field(default_factory=set)
     """Producer ids that have been given to anybody."""
     settled: bool = False
@@ -206,7 +206,7 @@ class RawContext:
     """Others work with the group's offsets: who is hostile leaves those alone that may be taken."""
 
     deeds: Deeds = field(init=False)
-    """What clients do that draw it."""
+    """Deeds of clients that draw them."""
 
     def __post_init__(self) -> None:
         self.deeds = Deeds(self.sim.seed, self.only)
@@ -230,7 +230,7 @@ class RawContext:
 
 
 class RawClient:
-    """Who holds connections: to each broker as many as are asked for. ``SPANS``: versions of the requests that it sends."""
+    """Client with connections: to each broker as many as are needed. ``SPANS``: versions of the requests that it sends."""
 
     SPANS: ClassVar[Mapping[Any, tuple[int, int]]] = VERSIONS
 
@@ -245,7 +245,7 @@ class RawClient:
         self._versions = {kind: self.rng.randint(*span) for kind, span in self._spans.items()}
 
     def begin(self) -> None:
-        """Its process is a new one: the state of an earlier one is lost."""
+        """Begin a new process, without the state of an earlier one."""
         self.forget()
         self._lines.clear()
 
@@ -338,7 +338,7 @@ def commit_request(
 
 
 def fetch_request(partitions: int) -> OffsetFetchRequest:
-    """All that the clients here commit."""
+    """Create a request for all offsets that the clients here commit."""
     every = list(range(partitions))
     return OffsetFetchRequest(GROUP, [OffsetFetchRequestTopic(TOPIC, every), OffsetFetchRequestTopic(OTHER, [0, 1])])
 

@@ -113,15 +113,15 @@ class Shares:
 
     @property
     def done(self) -> list[Deed]:
-        """Its members draw none: a plan alone makes a run of it smaller."""
+        """Deeds of the members, none: only a smaller plan makes a run of them smaller."""
         return []
 
     def turns(self, plan: tuple[Fault, ...]) -> None:
-        """What is waived follows from these faults."""
+        """Waive the invariants that the watch waives for these faults."""
         self.answers.waive = self.watch.waive
 
     def hangs(self) -> dict[str, Callable[[float], object]]:
-        """Their applications never hang; they forget what they have in other ways."""
+        """Applications that can hang, none: members forget their records in other ways."""
         return {}
 
     def finish(self) -> None:

@@ -34,7 +34,7 @@ _SETTINGS: dict[str, object] = {
     "default.replication.factor": 3,
 }
 _STATIC, _STANDBY = 0.4, 0.6
-"""How often a member is a static one, where the release knows such; each task with state has a standby one."""
+"""Probabilities: a member is a static one, where the release has these; each task with state has a standby one."""
 
 
 class ByStreams(ByEpochs):

@@ -43,10 +43,10 @@ _OVERDUE_S = 1.0
 
 NETWORK = {"cut", "link", "pause", "crash", "restart", "reset", "rule"}
 LATE = ("deferred requests are answered",)
-"""What clients see late because of the way that it goes."""
+"""Invariants that faults of the network break: the client sees a response late because of its way."""
 
 _STATIC = 0.3
-"""How often the last member is a static one."""
+"""Probability that the last member is a static one."""
 
 
 def _waived(watch: InvariantWatch, plan: Iterable[Fault]) -> frozenset[str]:
@@ -107,13 +107,13 @@ class WireWorkload:
         return self.context.deeds.done
 
     def turns(self, plan: tuple[Fault, ...]) -> None:
-        """What is waived follows from these faults."""
+        """Waive the invariants that these faults may break."""
         self.answers.waive = _waived(self.watch, plan)
         if self.invariants is not None:
             self.invariants.answers.waive = self.watch.waive
 
     def hangs(self) -> dict[str, Callable[[float], object]]:
-        """Their applications never hang; they fall silent in other ways."""
+        """Applications that can hang, none: clients fall silent in other ways."""
         return {}
 
     def finish(self) -> None:

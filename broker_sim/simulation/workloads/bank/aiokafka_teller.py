@@ -23,7 +23,7 @@ __all__ = ["AiokafkaTeller"]
 
 _AGAIN_S, _STOP_S, _BEGIN_S = 1.0, 20.0, 30.0
 _TIMEOUT_MS = 8000
-"""Of transactions."""
+"""Timeout of transactions."""
 _SECOND_THOUGHTS = 0.12
 """The share of transactions that are aborted for no reason."""
 _MOST = 6

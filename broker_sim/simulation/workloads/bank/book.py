@@ -115,7 +115,8 @@ class Book:
     def entries(
         self, attempt: Attempt, orders: Sequence[PaymentOrder], accounts: int, audits: int
     ) -> Mapping[Place, list[BookEntry]]:
-        """All that the attempt has to write about these orders, by partition; so many partitions have ``accounts`` and ``audit``."""
+        """Add the entries for these orders to the attempt's. Returns all, by partition. ``accounts``, ``audits``: numbers of
+        partitions."""
         for order in orders:
             payer, paid, amount = order.payment
             for holder, change in ((payer, -amount), (paid, amount)):
@@ -148,7 +149,7 @@ class Book:
 
 
 class Reading:
-    """What a reader of committed records has been given of one partition of ``accounts`` or ``audit``."""
+    """Records of one partition of ``accounts`` or ``audit``, as a reader of committed records receives them."""
 
     def __init__(self, book: Book, place: Place) -> None:
         self.book, self.place = book, place
@@ -179,7 +180,7 @@ class Reading:
             self._sums.setdefault(producer_id, Counter())[entry.attempt] += entry.amount
 
     def ended(self, offset: int, producer_id: int) -> None:
-        """It has come to the end of a producer's transaction."""
+        """Check the balances at the end of a producer's transaction."""
         sums = self._sums.pop(producer_id, Counter())
         odd = [name for name, total in sums.items() if total]
         if odd:

@@ -1,5 +1,4 @@
-"""What the bank's logs say, read batch by batch by a reader of its own: which transactions wrote what, and how each of them ended
-there."""
+"""Independent reader of the bank's logs, batch by batch: which transactions wrote what, and how each of them ended there."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ __all__ = ["LogTransaction", "check_logs", "log_transactions", "orders_of"]
 
 @dataclass(slots=True)
 class LogTransaction:
-    """What one producer wrote between two of its markers. ``commits`` None: no marker has come. ``attempts``: whose it is."""
+    """Records of one producer between two of its markers. ``commits`` None: no marker has come. ``attempts``: those that wrote them."""
 
     partition: Partition
     producer_id: int
@@ -33,7 +32,7 @@ class LogTransaction:
 
 
 def log_transactions(partition: Partition) -> list[LogTransaction]:
-    """All that was written in transactions, in the order of their beginnings."""
+    """Transactions in a partition's log, in the order of their beginnings."""
     transactions: list[LogTransaction] = []
     opened: dict[int, LogTransaction] = {}
     offsets = partition.topic.name.startswith("__")

@@ -22,7 +22,7 @@ from kafka_wire.record_batch import Record, batches, records
 __all__ = ["Auditor", "Clerk", "Teller", "committed_records"]
 
 TIMEOUT_MS = 5000
-"""Of transactions."""
+"""Timeout of transactions."""
 
 _FETCH, _STABLE = 12, 7
 _PATIENCE_S = 2.0
@@ -33,7 +33,7 @@ _MOST = 4
 
 
 class Given(NamedTuple):
-    """What a reader of committed records is given at an offset: a record, a marker, or None for what is aborted."""
+    """Element of a response to a reader of committed records: a record, a marker, or None for an aborted record."""
 
     offset: int
     producer_id: int
@@ -41,8 +41,8 @@ class Given(NamedTuple):
 
 
 def committed_records(data: bytes, aborted: Any) -> Iterator[Given]:
-    """What a reader of committed records makes of an answer, as clients do: the broker says which transactions are aborted, and the
-    client leaves their records out up to their markers."""
+    """Read a response with read_committed as clients do: the broker lists the aborted transactions, and the client leaves their records
+    out up to their markers."""
     ahead = sorted(((row.first_offset, row.producer_id) for row in aborted or ()), reverse=True)
     gone: set[int] = set()
     for pos, header in batches(data):
@@ -116,7 +116,7 @@ class Teller(Member):
             await asyncio.sleep(self.rng.uniform(0.1, 0.3))
 
     async def _positions(self, broker: int, mine: list[int]) -> dict[int, int]:
-        """Where to go on; nothing while a transaction has not decided that. Raises OSError."""
+        """Committed offsets from which to continue; empty while a transaction has them pending. Raises OSError."""
         request = OffsetFetchRequest(GROUP, [OffsetFetchRequestTopic(TOPIC, mine)], require_stable=True)
         line = await self.line(broker)
         answer = await asyncio.wait_for(line.start(request, _STABLE), _PATIENCE_S)

@@ -95,7 +95,7 @@ class Bank:
 
     @property
     def waived(self) -> Counter[str]:
-        """What was found and is known."""
+        """Breaches that were found and are known."""
         return self.book.found
 
     @property
@@ -107,7 +107,7 @@ class Bank:
         """No invariant of a bank is waived for a fault: the watch knows all."""
 
     def hangs(self) -> Mapping[str, Callable[[float], object]]:
-        """What lets an application hang in the midst of its transaction."""
+        """Function for each host that lets its application hang in the midst of its transaction."""
 
         def hang(teller: AiokafkaTeller) -> Callable[[float], object]:
             return lambda hang_s: setattr(teller, "hang_s", hang_s)
@@ -169,7 +169,7 @@ class Bank:
         return quiet_s - began_s
 
     def _lacking(self) -> list[tuple[str, str]]:
-        """What is not yet as it should be, each in short and in words."""
+        """Return each thing that is not yet as it should be, as a short name and as a sentence."""
         state = self.kafka.state
         unmet = [
             (

@@ -53,7 +53,7 @@ _TRANSACTION = 1
 _PATIENCE_S, _GIVES_UP_S, _PAUSE_S = 1.2, 5.0, 0.1
 _TRIES = 3
 _LINGERS_S = 12.0
-"""How long the connection of an abandoned request stays open, in seconds."""
+"""Time for which the connection of an abandoned request stays open, in seconds."""
 
 _MOVED = {Err.NOT_COORDINATOR, Err.COORDINATOR_NOT_AVAILABLE}
 _AGAIN = {
@@ -62,7 +62,7 @@ _AGAIN = {
     Err.KAFKA_STORAGE_ERROR, Err.NETWORK_EXCEPTION,
 }  # fmt: skip
 _UNSURE = {Err.REQUEST_TIMED_OUT, Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND, *_MOVED}
-"""What may have been done in spite of the answer."""
+"""Errors after which the request may still have been executed."""
 _ABORTABLE = {
     Err.TRANSACTION_ABORTABLE, Err.INVALID_TXN_STATE, Err.MESSAGE_TOO_LARGE, Err.ILLEGAL_GENERATION,
     Err.UNKNOWN_MEMBER_ID, Err.FENCED_INSTANCE_ID, Err.REBALANCE_IN_PROGRESS, Err.UNKNOWN_SERVER_ERROR, Err.RECORD_LIST_TOO_LARGE,
@@ -151,7 +151,7 @@ class TransactionalWriter:
         return Err.REQUEST_TIMED_OUT, None
 
     def _doubts(self, attempt: Attempt | None) -> None:
-        """What was asked may come, or happen, late."""
+        """Record that a request may come, or take effect, late."""
         self._gave_up = True
         if attempt is not None:
             attempt.given_up = True

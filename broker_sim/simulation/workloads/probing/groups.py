@@ -65,7 +65,7 @@ class GroupProber(Prober):
         self.fresh()
 
     def begin(self) -> None:
-        """What was under way is not known."""
+        """Begin a new process: the results of open requests are unknown."""
         super().begin()
         self.fresh()
 
@@ -180,7 +180,7 @@ class GroupProber(Prober):
         return {key: (o, e if version >= _EPOCHS_SINCE else -1, m) for key, (o, e, m) in taken.items()}
 
     async def read_offsets(self, group: str, offsets: dict[Key, Value], *, stable: bool = False) -> None:
-        """What the group has is what was committed. Raises Unsure, OSError."""
+        """Check that the group has the committed offsets. Raises Unsure, OSError."""
         places = self.places()
         by_topic: dict[str, list[int]] = {}
         for topic, index in places:
@@ -219,7 +219,7 @@ class GroupProber(Prober):
         )
 
     async def _doing(self, *steps: Any) -> None:
-        """All of them, or the group is given up."""
+        """Do all steps; on an OSError, give up the group."""
         try:
             for step in steps:
                 await step()

@@ -139,14 +139,14 @@ class _Life:
         return answer, version
 
     def start(self, player: Player) -> asyncio.Task[tuple[Any, int]]:
-        """It joins while others do something else."""
+        """Start a player's join, while others do something else."""
         task = asyncio.get_running_loop().create_task(self.joining(player))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._tasks.append(task)
         return task
 
     async def await_rejoin_request(self, player: Player) -> None:
-        """Its Heartbeats say that it is to join again, as soon as the other one's request has come through."""
+        """Wait until a player's heartbeats get REBALANCE_IN_PROGRESS, as soon as the other one's request has come through."""
         begun_s = self.now_s()
         while self.now_s() - begun_s < _SLACK_S:
             request = HeartbeatRequest(self.group.name, self.group.generation, player.member, player.instance)
@@ -175,7 +175,7 @@ class _Life:
             raise Unsure
 
     def snapshot(self) -> tuple[object, ...]:
-        """Its coordinator, which starts all sessions anew when it is another one. Raises Unsure."""
+        """State of the coordinator; another coordinator starts all sessions anew. Raises Unsure."""
         state = self.prober.steady(self.group.name)
         if state is None:
             raise Unsure
@@ -370,7 +370,7 @@ class _Life:
             self.prober.breach(_TIMES, f"a rebalance ends {self.now_s() - begun_s:.3f} s after all have joined")
 
     async def _act_somebody_stays_away(self) -> None:
-        """Another one joins, and a member does not join again: the rebalance waits for it as long as its longest timeout, no longer."""
+        """A new member joins, and an old one does not join again: the rebalance waits for it up to its longest timeout, no longer."""
         group = self.group
         if len(group.players) < 2 or self.prober.state.config.int("group.max.size") < 10:
             return
@@ -498,7 +498,7 @@ class _Life:
         await self.gather([(other, self.start(other)) for other in others])
 
     async def _act_restart_a_static_member(self) -> None:
-        """It comes again without an id: it has its place and its assignment, under a new id, and the old one is fenced."""
+        """A static member joins again without an id: it keeps its place and assignment, under a new id, and the old id is fenced."""
         static = [player for player in self.group.players if player.instance]
         if not static:
             return
@@ -518,7 +518,7 @@ class _Life:
         await self.beat(player, Err.FENCED_INSTANCE_ID, member=old)
 
     async def _act_move(self) -> None:
-        """Another broker coordinates: it finds all in its log."""
+        """The group's coordinator moves to another broker, which loads all from the log."""
         await self.prober._do_move_the_coordinator()
 
     async def end(self) -> None:

@@ -30,19 +30,19 @@ _LARGEST = 1200
 """max.message.bytes of topics that have a small one; no batch but those made for it is larger."""
 
 _DIFFERENCE, _FAR_MS = "message.timestamp.difference.max.ms", 60_000
-"""How old and how new records may be, before there was a setting for each; what topics take that have such a setting."""
+"""Setting for the age and the advance of records, before there was one for each; value of topics that have such a setting."""
 
 _CODECS = (Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP)
 
 
 def _most_bytes(row: SentRecord) -> int:
-    """What a record takes in a batch at most: its key and the rest are short."""
+    """Most bytes that a record takes in a batch: its key and the rest are short."""
     return 60 + len(row.value or b"") + sum(len(value or b"") for _, value in row.headers)
 
 
 @dataclass(slots=True)
 class SentBatch:
-    """What goes to one partition at once."""
+    """Records that are sent to one partition at once."""
 
     rows: list[SentRecord]
     head: Head
@@ -93,7 +93,7 @@ class LogProber(Prober):
         """Leaders that the last answer has named."""
 
     def begin(self) -> None:
-        """It knows its topics still; what was under way is in doubt."""
+        """Begin a new process: the topics are kept; the results of open requests are in doubt."""
         super().begin()
         for topic in self.topics:
             for log in topic.logs:
@@ -427,7 +427,7 @@ class LogProber(Prober):
         return self._some(), Err.INVALID_REQUIRED_ACKS, 2, partition.leader, None
 
     async def _refused_nowhere(self, topic: OwnTopic, index: int, partition: Partition) -> Any:
-        """Of a topic that was deleted, by its name or its id."""
+        """Produce to a topic that was deleted, by its name or its id."""
         if not self.deleted:
             return None
         old = self.rng.choice(self.deleted)
@@ -503,7 +503,7 @@ class LogProber(Prober):
     # --- producers who repeat themselves
 
     async def _do_repeat(self) -> None:
-        """One of the last batches of a producer again: it is answered as before, and nothing is written."""
+        """Send one of the last batches of a producer again: the response is the same as before, and nothing is written."""
         chosen = self.own()
         partition = None if chosen is None else self.partition(*chosen)
         if chosen is None or partition is None:

@@ -1,4 +1,4 @@
-"""What all probers share: they ask one thing after the other, and know when nothing is wrong.
+"""Common part of all probers: they send one request after the other, and find out from the plan when no fault is on.
 
 Rules:
 1. What a prober works on is its own: no other client touches its topics, its groups, its producer ids.
@@ -43,7 +43,7 @@ class AllBrokersDown(OSError):
 
 
 class Calm:
-    """When nothing is wrong, by the plan. ``now_s``: virtual seconds since the plan began."""
+    """Periods without a fault, by the plan. ``now_s``: virtual seconds since the plan began."""
 
     def __init__(self, plan: Iterable[Fault], now_s: Callable[[], float]) -> None:
         self.now_s = now_s
@@ -157,7 +157,7 @@ class Prober(RawClient):
         return not self.context.kafka.dead
 
     def value(self) -> bytes:
-        """Another one each time, of any length."""
+        """Unique value for a record, of any length."""
         self._values += 1
         return b"%s-%d-" % (self.name.encode(), self._values) + b"x" * self.rng.choice((0, 1, 7, 40, 300))
 

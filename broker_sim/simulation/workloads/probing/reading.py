@@ -30,7 +30,7 @@ INITIAL_DELAY, INITIAL_DELAY_MS, INITIAL_DELAY_SINCE = "log.initial.task.delay.m
 
 
 class Answered:
-    """What a Fetch brought of one partition, and how all stood."""
+    """Response of a Fetch for one partition, with its decoded batches and records."""
 
     __slots__ = ("batches", "end", "row", "rows", "size")
 
@@ -58,7 +58,7 @@ class ReadingProber(LogProber):
     def fetch_request(
         self, asked: list[tuple[OwnTopic, int, int]], version: int, *, epoch: int = -1, **options: Any
     ) -> FetchRequest:
-        """Of (topic, partition, offset), each with the leader epoch ``epoch``."""
+        """Create a Fetch of (topic, partition, offset), each with the leader epoch ``epoch``."""
         limit = options.pop("partition_max_bytes", 1 << 20)
         topics: dict[str, FetchTopic] = {}
         for topic, index, offset in asked:
@@ -316,7 +316,7 @@ class ReadingProber(LogProber):
             self.breach("a Fetch returns the diverging epoch", f"{what}, and {len(row.records)} bytes")
 
     async def _do_read_what_is_gone(self) -> None:
-        """Of a topic that was deleted, however long it would wait."""
+        """Fetch from a topic that was deleted: the response does not wait."""
         if not self.deleted:
             return
         old, version = self.rng.choice(self.deleted), self.pick(FetchRequest, 4)
@@ -475,7 +475,7 @@ class ReadingProber(LogProber):
     # --- doubt
 
     async def _do_resolve(self) -> None:
-        """What was in doubt is read, or is not there: all that was under way has come by now, or never will."""
+        """Read logs that are in doubt: all requests under way have come by now, or never will."""
         for topic in self.topics:
             for index, log in enumerate(topic.logs):
                 if not log.exact and index not in topic.pending and self.calm.for_s(4):

@@ -113,7 +113,7 @@ class Life:
         return *stored, *there
 
     async def ask(self, request: Any, version: int, broker: int) -> Any:
-        """Its answer. Raises Unsure where anything has happened meanwhile, OSError."""
+        """Return the response. Raises Unsure where anything has happened meanwhile, OSError."""
         before, begun_s = self._snapshot(), self.prober.calm.now_s()
         answer = await self.prober.request_once(request, version, broker)
         if before != self._snapshot() or not self.prober.calm.since(begun_s):
@@ -201,7 +201,7 @@ class Life:
         return results
 
     async def joins(self) -> None:
-        """What has to be done before the first write of a transaction."""
+        """Add the partitions that must be added before the first write of a transaction."""
         rule = "partitions are added by the rules"
         if self.flow == 2:
             return
@@ -325,7 +325,7 @@ class Life:
         self.expect("old producer epochs are fenced", f"{api} of the old one", error, wanted)
 
     async def time_out(self) -> None:
-        """Its time is up: it is aborted, and its producer fenced, which may come back where the coordinator speaks version 2."""
+        """Let a transaction time out: it is aborted, and its producer fenced, which may come back from version 2 of transactions on."""
         rule = "a transaction ends with its time"
         old = self.epoch
         await self.joins()
@@ -401,7 +401,7 @@ class Life:
     # --- reading
 
     async def read(self) -> None:
-        """All of it, at both isolations."""
+        """Read the whole partition at both isolation levels."""
         rule = "what may be read follows from the isolation"
         stable = self.end if self.open_since < 0 else self.open_since
         for isolation in (0, 1):
