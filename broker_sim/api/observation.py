@@ -35,7 +35,7 @@ class Observation:
     def __init__(self, chance_of: Callable[[str], Chance]) -> None:
         self._chance_of = chance_of
         self.journal: Journal | None = None
-        """It outlives the cluster; all else is there while it runs."""
+        """The journal, which outlives the cluster; the other parts exist while it runs."""
         self.tap: RequestInterceptor | None = None
         self.faults: Faults | None = None
         self.order: Order | None = None

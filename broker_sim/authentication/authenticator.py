@@ -54,7 +54,7 @@ class Authenticator:
         self._expires_ms: int | None = None
         self.state = State.INITIAL
         self.user = ""
-        """Who it is, once it is authenticated."""
+        """Name of the authenticated user; "" before."""
 
     @property
     def mechanism(self) -> str:

@@ -61,7 +61,7 @@ class Pattern:
     def __init__(self, alphabet: Alphabet) -> None:
         self.alphabet = alphabet
         self.kinds = array("b", [_DONE])
-        """What each state waits for."""
+        """Kind of character that each state waits for."""
         self.chars: list[int] = [0]
         """The characters of each state that waits for one, as a set of the alphabet."""
         self.to = array("i", [-1])

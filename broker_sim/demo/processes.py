@@ -82,7 +82,7 @@ class ConsumerProcess:
         self.reads_when_assigned = 0
         self.since_commit = 0
         self.ended = ""
-        """Why it is not there any more: "killed" or "left"."""
+        """Reason of the process's end: "killed" or "left"."""
         self.process: Process | None = None
         self._listening: asyncio.Task[None] | None = None
 

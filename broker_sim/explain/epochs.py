@@ -82,9 +82,9 @@ class _EpochReader:
         self.request = 0
         """The last one that has led to an event."""
         self.ended: tuple[int, int] | None = None
-        """When it stopped being an epoch-based group, and its last epoch, if it has."""
+        """Time at which the group stopped being an epoch-based group, and its last epoch; None if it has not."""
         self.clients: dict[int, str] = {}
-        """Whose a LeaveGroup or DeleteGroups is, by its request's number."""
+        """Client of each LeaveGroup and DeleteGroups, by the request's number."""
         self.last = LastRequests()
         self.unsettled: _Unsettled | None = None
 

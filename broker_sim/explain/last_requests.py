@@ -75,7 +75,7 @@ class LastRequests:
 
     def words(self, member: str) -> str:
         """Clause about a member: ``its last request was a ConsumerGroupHeartbeat at 10:00:03.000; its connection was closed at ..``; ""
-    if it sent none."""
+        if it sent none."""
         last = self._last.get(member)
         if last is None:
             return ""

@@ -77,7 +77,7 @@ class Offsets:
         self._committed: dict[str, int] = {}
         self._positions: dict[tuple[Reader, str], _Position] = {}
         self._tried: dict[tuple[Reader, str], tuple[_Position, _Skip | None]] = {}
-        """Where clients go on to read, before they are answered."""
+        """Positions from which clients go on to read, before they are answered."""
         self._asked: dict[int, tuple[Reader, list[str]]] = {}
         self._lookups: dict[Reader, str] = {}
         """The error that a client's last OffsetFetch for the group was answered as a whole, "" for none."""
@@ -97,7 +97,7 @@ class Offsets:
         self._ends_asked: dict[int, tuple[Reader, dict[str, int]]] = {}
         """ListOffsets by request: who asked, and the timestamp by partition."""
         self._found: list[tuple[int, int, Callable[[], str]]] = []
-        """When, the event's order, and the words: members have their names at the end."""
+        """Time, order of the event, and a function for the text: members have their names only at the end."""
 
     def take(self, event: Event, call: Call | None, ts_ms: int, order: int) -> None:
         """An event of any kind; ``call``: the group's request that it came with."""

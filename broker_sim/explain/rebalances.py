@@ -155,7 +155,7 @@ class Rebalances(Generic[R]):
         self.open: R | None = None
         """The one in progress."""
         self.since_ms: int | None = None
-        """When the steps begin; the time of the first step, unless set. A rebalance found in progress begins there."""
+        """Time at which the steps begin: that of the first one, unless set. A rebalance found in progress begins there."""
         self._first = True
 
     def take(self, step: GroupStep) -> list[tuple[Turn, R]]:

@@ -54,7 +54,7 @@ class Hold(Guard):
         self.ended = False
         self._owner = owner
         self.hits = 0
-        """How many requests it has held."""
+        """Number of requests that were held."""
         self._waiting: list[DeferredRequest] = []
         self._watchers: list[tuple[int, asyncio.Future[None]]] = []
 

@@ -54,7 +54,7 @@ class Fault:
         self.id = number
         self.rule = rule
         self.hits = 0
-        """How many requests it has hit."""
+        """Number of requests that the rule has hit."""
         self.removed = False
         self._owner = owner
         self._from_ms = installed_ms + rule.after_ms

@@ -147,7 +147,7 @@ class Journal:
         self.open_requests: dict[int, Event] = {}
         """The requests that have no response yet, by number, the oldest first."""
         self.described_since = 0
-        """What `describe` is about: the events after this number, as those of one test of several that share a cluster."""
+        """Number of the event after which `describe` begins: for one of several tests that share a cluster, its own events."""
         self.generations: dict[str, set[int]] = {}
         """The generations of each group that were seen."""
         self.describe: Callable[[str | None], str] = self.last_events

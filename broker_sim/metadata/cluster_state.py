@@ -102,7 +102,7 @@ class ClusterState:
         self.clock = clock
         self.rng = rng if rng is not None else random.SystemRandom()
         self.disk = Persistence(self, data_dir, files, sync=sync, id_is_given=cluster_id is not None)
-        """Where it is kept."""
+        """The files in which the state is kept."""
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
         self._in_work: dict[str, str] = {}
@@ -112,19 +112,19 @@ class ClusterState:
         self.entity_configs: dict[Entity, dict[str, dict[str, str]]] = {entity: {} for entity in Entity}
         """Settings of groups and of client metrics subscriptions, by their names."""
         self.scram_credentials: dict[str, dict[str, str]] = {}
-        """What AlterUserScramCredentials has stored: user -> mechanism -> text (`authentication.credentials`)."""
+        """Credentials of AlterUserScramCredentials: user -> mechanism -> text (`authentication.credentials`)."""
         self.cluster_id = cluster_id or uuid_text(self.new_uuid())
         self.version = 0
         self.answers = Answers()
-        """What handlers have worked out of this state and will be asked again; dropped at every change."""
+        """Answers that handlers have derived from this state, kept for repeated requests; dropped at every change."""
         self.brokers: dict[int, Broker] = {}
         self.slices = Slices()
         """Requests that take longer than others should wait."""
         self.maintenance = LogMaintenance(self)
         self.warned_once = Once()
-        """What the log says of a client once, though it happens at each of its requests."""
+        """Warnings about a client that are logged once, although they apply to each of its requests."""
         self.security_protocol = "PLAINTEXT"
-        """Of every listener."""
+        """Security protocol of all listeners."""
         self.buggify: Buggify | None = None
         """See ``buggify``: None but in simulations."""
         self.on_topics_changed: list[Callable[[Mapping[str, int | None]], object]] = []

@@ -135,7 +135,7 @@ class Partition:
         self.isr_too_small = False
         """Whether the ISR counts as smaller than min.insync.replicas, whatever it is."""
         self.read_error = Err.NONE
-        """What readers are answered in place of data."""
+        """Error that readers get in place of data."""
         self.readers: dict[tuple[str | None, str], int] = {}
         """(client id, client host) -> the journal's number of its last Fetch that was answered without an error, of the last
         `READERS`. Noted only where there is a journal."""

@@ -137,7 +137,7 @@ class BrokerServer:
         self.handshakes: dict[TlsProtocol, None] = {}
         """TLS handshakes that are going on."""
         self.limits: ConnectionLimits | None = None
-        """How many connections it accepts; None without a limit."""
+        """Limits of accepted connections; None without a limit."""
         config.on_change(self._limit)
         self._limit()
         self.hung_up = False

@@ -142,7 +142,7 @@ class _Block:
             | _changes(_numbers(table["segment"]))
             | numpy.concatenate(([True], self.place[1:] <= self.place[:-1]))
         )
-        """Which log, or piece of one, a record belongs to."""
+        """Number of the log, or of the piece of one, that a record belongs to."""
         self.run = run
         self.of_group = self.log * (len(self.names) + 1) + self.group + 1
         self.in_groups = numpy.argsort(self.of_group, kind="stable")

@@ -138,7 +138,7 @@ class ModernGroup:
         """The first of `epochs` since the group was last deleted."""
         self._steps = EpochSteps()
         self._step: EpochStep | None = None
-        """of a journal, while its records are read."""
+        """Step of a journal, while its records are read."""
 
     @property
     def epoch(self) -> int | None:

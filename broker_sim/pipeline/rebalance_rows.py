@@ -89,7 +89,7 @@ class _GroupRows:
         self._progress: dict[int, dict[str, list[int]]] = {}
         self._static, self._bounces = StaticMembers(), dict[int, list[Bounce]]()
         self._topics, self._grown = GrownTopics(), dict[int, list[str]]()
-        """of classic generations, by their number"""
+        """Grown topics of classic generations, by their number."""
         self._fresh = True
 
     def take(self, row: Row) -> None:

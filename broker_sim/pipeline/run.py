@@ -303,7 +303,7 @@ class PipelineRun:
         self._deliveries: list[dict[str, Any]] = []
         self._held: list[DataFrame] = []
         self._files: tuple[str, ...] = ()
-        """Of the offset_log, if this process and Spark's workers can read them."""
+        """Files of the offset_log, if this process and Spark's workers can read them."""
         self._in_order = False
         """Whether the rows of an offset_log come in the order of the log."""
 

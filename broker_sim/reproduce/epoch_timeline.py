@@ -103,10 +103,10 @@ class _MemberRecords:
         self.indexes: set[int] = set()
         """Numbers of assigned partitions."""
         self.released = [row["first_ms"] for row in evidence.of_group("share_deliveries", group) if row["returns"]]
-        """When records of a share group became available again."""
+        """Times at which records of a share group became available again."""
         rows = sorted(evidence.of_group("offset_log", group), key=lambda row: (row["log_partition"], row["log_offset"]))
         self.ends: list[int] = []
-        """When the group was deleted."""
+        """Times at which the group was deleted."""
         for row in rows:
             if row["detail"] is None:
                 if row["record_type"] in ("ConsumerGroupMetadata", "StreamsGroupMetadata"):

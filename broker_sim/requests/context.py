@@ -258,7 +258,7 @@ class RequestContext:
         self.long = False
         """Whether the answer may be long as well: it is encoded in pieces."""
         self.request: object | None = None
-        """What is being answered, once it is decoded; None on a fast path."""
+        """The decoded request; None on a fast path."""
         self.repeats: Callable[[], Callable[[], bool] | None] | None = None
         """Set by a handler whose answer would be the same again: makes ``again()``, or None. See above."""
         self._on_disconnect: Callable[[], object] | None = None

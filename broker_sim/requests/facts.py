@@ -116,7 +116,7 @@ class _Places:
         self.instances: list[str] = []
         self.transactional_ids: list[str] = []
         self.topics: list[str] = []
-        """Of (name, id, partition)."""
+        """Expressions of (name, id, partition)."""
         self.partitions = False
         self.all_topics: list[str] = []
         """Expressions: whether it asks for all topics."""

@@ -107,11 +107,11 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
         )
         self.max_metadata_chars = state.config.int("offset.metadata.max.bytes")
         self.legacy_offsets: dict[tuple[str, str, int], Offset] = {}
-        """What OffsetCommit v0 stored (in Kafka in ZooKeeper), by group, topic and partition; only OffsetFetch v0 reads it."""
+        """Offsets that OffsetCommit v0 stored (in Kafka in ZooKeeper), by group, topic and partition; only OffsetFetch v0 reads it."""
         self.failed_internal_topics: dict[str, str] = {}
         """Internal topics of streams groups that could not be created: name -> why, until one could be."""
         self.coming_internal_topics: set[str] = set()
-        """Those that are being created, in pieces."""
+        """Internal topics that are being created, in pieces."""
         self.keepalive: SessionKeepAlive | None = None
         """Extends sessions while a manual clock is advanced; None for clocks that move by themselves."""
 

@@ -32,7 +32,7 @@ class Attached:
     def __init__(self, command: Sequence[str]) -> None:
         self.command = list(command)
         self.code: int | None = None
-        """Its exit code, once it has ended by itself; of one that a signal ended the signal's, negative."""
+        """Exit code of the process, once it has ended by itself; the negative number of the signal that ended it."""
         self.words = ""
         self._process: asyncio.subprocess.Process | None = None
         self._watching: asyncio.Task[None] | None = None

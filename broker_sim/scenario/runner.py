@@ -104,7 +104,7 @@ class Stage:
         """Every rule, its name and its place in the file."""
         self.events: list[Event] = []
         self.earlier: list[Event] = list(self.journal.events) if shared else []
-        """What happened before it began: the clients of other programs may have joined."""
+        """Events before the scenario began: clients of other programs may have joined."""
         self.requests = {event["request"]: event for event in self.earlier if event["event"] == "request"}
         self.matchers: list[Matcher] = []
         self.changed = asyncio.Event()
@@ -119,7 +119,7 @@ class Stage:
         self.done: list[str] = []
         """The names of the steps that are done."""
         self.waiting = ""
-        """What it waits for now."""
+        """Text of the current wait; "" without one."""
         self.undo = Undo(kafka)
         self.program = Attached(options.attach)
         self.tasks: list[asyncio.Task[None]] = []

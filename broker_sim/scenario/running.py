@@ -121,10 +121,10 @@ class ScenarioRun:
         self.name = scenario.name
         self.outcome: ScenarioOutcome | None = None
         self.error = ""
-        """Why it could not go on."""
+        """Error that ended the run; "" without one."""
         self.cancelled = False
         self.lines: deque[str] = deque(maxlen=MAX_LINES)
-        """Its progress."""
+        """Lines of progress, the last MAX_LINES of them."""
         self._kafka, self._scenario = kafka, scenario
         self._raised = False
         self._changed = asyncio.Event()

@@ -42,9 +42,9 @@ class Host:
         self.machine: Machine = sim.network.machine(name)
         self.process = self.machine.process = Process(name, 1, sim.seed)
         self.failures: list[tuple[float, BaseException]] = []
-        """What its programs have raised that are started again, and when: virtual seconds since the beginning."""
+        """Exceptions of programs that are started again, with their times in virtual seconds since the beginning."""
         self.past: list[tuple[float, Process]] = []
-        """Its processes that have ended, and when."""
+        """Processes that have ended, with their times."""
         self._programs: list[tuple[Callable[[], Coroutine[Any, Any, object]], str | None]] = []
 
     @property

@@ -98,11 +98,11 @@ class Simulation:
         self.hosts: dict[str, Host] = {}
         self.clusters: list[SimCluster] = []
         self.errors: list[dict[str, Any]] = []
-        """What reached the loop's exception handler; see asyncio's."""
+        """Contexts that reached the loop's exception handler; see asyncio's."""
         self.not_pinned = [] if is_pinned() else ["PYTHONHASHSEED is not pinned"]
-        """Why a run in another process may be another one; empty where it is the same."""
+        """Reasons for which a run in another process may differ; empty if it is the same."""
         self.faults = Faults()
-        """What came true of the plans, and what was left out."""
+        """Faults of the plans that happened, and those that were left out."""
         self.hangs: dict[str, Callable[[float], object]] = {}
         """Host -> what lets its application hang for so many seconds: targets of the fault ``hang``."""
         self._instead = instead

@@ -85,7 +85,7 @@ class PartitionLog:
         """Oldest first, the active one last; changed by the log and its cleaner alone."""
         self._bases: list[int] = []
         self.clean_end_offset = 0
-        """Where the last compaction ended; Kafka's cleaner-offset-checkpoint keeps it."""
+        """Offset at which the last compaction ended; Kafka's cleaner-offset-checkpoint keeps it."""
         self.uncleanable = False
         self._stop_compaction: Callable[[], object] = lambda: None
         self.on_sealed: Callable[[], object] = lambda: None  # at each roll of a compacted log

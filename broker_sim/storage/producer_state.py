@@ -106,7 +106,7 @@ class ProducerState:
     def __init__(self) -> None:
         self.entries: dict[int, ProducerEntry] = {}
         self.open: dict[int, int] = {}
-        """Where each open transaction began, by producer id; the earliest comes first."""
+        """First offset of each open transaction, by producer id; the earliest comes first."""
         self.verifying: dict[int, Verification] = {}
         self.on_known: Callable[[], object] = lambda: None
         """Called when a log that knew no producer knows one: from then on there is something to expire."""

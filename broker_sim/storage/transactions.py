@@ -67,7 +67,7 @@ class EndedTransactions:
         self.aborted = list(aborted)
         """Ascending by their markers."""
         self.uncommitted: list[EndedTransaction] = []
-        """Those whose marker was not below the high watermark at the last look."""
+        """Ended transactions whose marker was not below the high watermark at the last look."""
 
     def add(self, ended: EndedTransaction, segment: Segment) -> None:
         """Add a transaction whose marker was appended to `segment`, the log's last one."""

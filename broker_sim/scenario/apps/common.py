@@ -58,7 +58,7 @@ class AppSettings:
         self.to: str | None = given.get("to")
         self.config: dict[str, Any] = dict(given.get("config", {}))
         self.security: dict[str, str] = dict(given.get("security", {}))
-        """What the brokers' listeners require, by librdkafka's names; empty for PLAINTEXT."""
+        """Settings that the brokers' listeners require, by librdkafka's names; empty for PLAINTEXT."""
         self._given = given
 
     @property

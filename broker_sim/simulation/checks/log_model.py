@@ -50,7 +50,7 @@ class LogModel:
         """Base offset -> last offset, head, leader epoch; where these are known."""
         self.doubts: dict[SentRecord, None] = {}
         self.start = 0
-        """It begins here, or later where something may be taken."""
+        """Offset at which the log begins, or later where records may be deleted."""
         self.may_go = 0
         """Somebody has asked for all before it to be deleted."""
         self.end = 0

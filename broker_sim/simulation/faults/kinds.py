@@ -388,15 +388,15 @@ class Injection:
         self.sim, self.kafka, self.hangs = sim, kafka, hangs
         self.begun: list[Fault] = []
         self.lasts_s: float | None = None
-        """How long the fault that begins is to last, None for until it is healed."""
+        """Duration of the fault that begins, in s; None: until it is healed."""
         self.skipped: list[tuple[Fault, str]] = []
-        """What could not be at its moment, and why."""
+        """Faults that were impossible at their time, with the reason."""
         self.rules: list[Rule] = []
         self.links: list[tuple[list[tuple[str, str]], dict[str, Any]]] = []
         self._usual: dict[tuple[str, str], Link] = {}
         self._ends: dict[int, Callable[[], object]] = {}
         self.lasting: dict[int, Fault] = {}
-        """What has begun and not ended."""
+        """Faults that have begun and not ended."""
         self._to_come: list[TimerHandle] = []
         self._number = 0
         self._timers: list[TimerHandle] = []

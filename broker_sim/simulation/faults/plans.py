@@ -203,7 +203,7 @@ class Faults:
     def __init__(self) -> None:
         self.injections: list[UserInjection] = []
         self.plans: list[FaultPlan] = []
-        """What was to come, plan by plan."""
+        """All plans of faults, in their order."""
 
     @property
     def plan(self) -> FaultPlan:

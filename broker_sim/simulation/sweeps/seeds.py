@@ -133,7 +133,7 @@ class Search:
         self.caught, self.between = caught, between
         self._alarms = Alarms()
         self.runs, self.virtual_s = 0, 0.0
-        """How many, and the virtual seconds of all of them."""
+        """Number of runs, and the sum of their virtual seconds."""
         if faults is not None:
             plan_from(faults)
 

@@ -330,7 +330,7 @@ class Threads:
         self.loop: SimLoop = patches.loop
         self.all: dict[int, SimThread] = patches.threads
         self.living: dict[SimThread, None] = {}
-        """Those that have not ended, and may not have begun."""
+        """Threads that have not ended; some may not have begun."""
         self.due: deque[SimThread] = deque()
         """Threads that may continue, in the order in which they could; some have continued since."""
         self._named = 0

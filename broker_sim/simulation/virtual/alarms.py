@@ -76,9 +76,9 @@ class Alarms:
         self.late = False
         """Whether it has not been raised yet."""
         self.loop: SimLoop | None = None
-        """Of the simulation whose block runs; None before it has begun to and when it ends."""
+        """Loop of the simulation whose block runs; None before its beginning and after its end."""
         self._handlers: dict[int, Any] = {}
-        """Of the signals that are kept, as they were."""
+        """Former handlers of the signals that are replaced."""
         self._ours = self._ring
 
     def __enter__(self) -> Alarms:

@@ -178,9 +178,9 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
         self.executed: Callable[..., Any] | None = None
         """Runs functions on threads: `run_in_executor`."""
         self.forbidden: BaseException | None = None
-        """What simulated code tried, even where it has swallowed the exception; or why the run is to end."""
+        """Forbidden act of simulated code, even if it has swallowed the exception; or the reason for ending the run."""
         self._ended_by: BaseException | None = None
-        """What the last run raised that no callback may keep to itself."""
+        """Exception of the last run that no callback may suppress."""
         self._thread = threading.get_ident()
         self._now = _START
         self._heap: list[tuple[float, int, asyncio.TimerHandle]] = []

@@ -69,7 +69,7 @@ class Machine:
         self.dark = False
         """No power."""
         self.held = False
-        """Its kernel works, its programs don't."""
+        """Whether the programs of the machine are suspended, while its kernel works."""
         self.next_port = _FIRST_PORT
 
     def __repr__(self) -> str:
@@ -156,13 +156,13 @@ class SimNetwork:
         self.loop, self.seed = loop, seed
         self.noisy = None if noisy is None else frozenset(noisy)
         self.link = link or Link()
-        """Of all machines between which no other was set."""
+        """Link of all machines between which no other was set."""
         self._calm = replace(self.link, jitter_ms=0.0, chunks=0.0)
         self.machines: dict[str, Machine] = {}
         self.transports: dict[SimTransport, None] = {}
         """The ends of connections that are not lost."""
         self.lost_ends: list[SimTransport] = []
-        """Those of processes that died: kept, as those processes' other things are."""
+        """Transports of processes that died, kept as the other objects of those processes are."""
         self.cuts: dict[tuple[str, str], int] = {}
         self.context = contextvars.Context()
         self.note: Callable[[str], object] = lambda text: None

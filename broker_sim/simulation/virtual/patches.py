@@ -103,9 +103,9 @@ class Patches:
     def __init__(self, loop: SimLoop, seed: object, reasons: list[str] | None = None) -> None:
         self.loop, self.seed, self.thread = loop, seed, threading.get_ident()
         self.number = next(_numbers)
-        """Of this run, in this process."""
+        """Number of this run, in this process."""
         self.reasons: list[str] = [] if reasons is None else reasons
-        """Why another process may run otherwise."""
+        """Reasons for which another process may run otherwise."""
         self.virtual: dict[str, Callable[..., Any]] = {}
         """The virtual function of each patch point."""
         self.threads: dict[int, SimThread] = {}
@@ -113,13 +113,13 @@ class Patches:
         self.in_threads: dict[str, Callable[..., Any]] = {}
         """The virtual functions for these threads, where they differ."""
         self.streams: dict[Process | None, dict[int, tuple[random.Random, random.Random]]] = {}
-        """What generators that were there before draw from, by process and their ids: see ``chance``."""
+        """Sources of the generators that existed before, by process and their ids: see ``chance``."""
         self.in_place: list[PatchPoint] = []
-        """Of functions that are replaced in themselves."""
+        """Patches of functions that are replaced in place."""
         self.names: set[tuple[str, str]] = set()
         """(module, name) of all functions that were patched."""
         self.native_ids: set[str] = set()
-        """What the system calls those that there have been: one that has ended is listed for a moment more."""
+        """Native ids of all threads so far: the system lists one that has ended for a moment more."""
         self.sync: Threads | None = None
         self._undo: list[Callable[[], object]] = []
         self._own = Stream(f"{seed}/test")

@@ -32,7 +32,7 @@ class Process:
         self.tasks: list[asyncio.Task[object]] = []
         """The tasks it had when it died, for the same reason."""
         self.at_death: list[Callable[[Process], object]] = []
-        """What its kernel does when it dies."""
+        """Callbacks of the kernel at the death of the process."""
         self._seed = f"{seed}/process {host} {number}"
         self._chance: Stream | None = None
 

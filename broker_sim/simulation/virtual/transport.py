@@ -39,9 +39,9 @@ class SimTransport(asyncio.Transport):
         self.protocol: Any = None
         self.lost = self.closing = self.ended = False
         self.stalled: deque[tuple[str, bytes]] = deque()
-        """What has been sent to this end and can't come through."""
+        """Data that was sent to this end and is held up."""
         self.inbox: deque[tuple[str, bytes]] = deque()
-        """What has come and is not read."""
+        """Data that has arrived and is not read yet."""
         self._unsent: list[tuple[str, bytes]] = []  # while the machine is held
         self._bits = chance.getrandbits
         self._last = 0.0  # when the last byte sent arrives

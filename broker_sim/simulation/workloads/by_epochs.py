@@ -162,7 +162,7 @@ class EpochMember(RawClient):
         self.member, self.lives, self.beats = "", 0, 0
         self.silent = False
         self.stubborn = False
-        """It will never say that it has given up what it is to."""
+        """Whether the member never reports that it has given up what it is to revoke."""
         self._begin_anew()
 
     @property

@@ -216,7 +216,7 @@ class Auditor(RawClient):
         super().__init__(context, name)
         self.readings = {(topic, i): Reading(book, (topic, i)) for topic, count in places.items() for i in range(count)}
         self.positions = dict.fromkeys(self.readings, 0)
-        """They belong to who runs all this: an auditor whose process has died goes on where it was."""
+        """Positions of the readers, kept by the run itself: an auditor whose process has died goes on where it was."""
 
     async def run(self) -> None:
         """Read all partitions again and again until the host is stopped."""
