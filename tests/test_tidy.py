@@ -157,6 +157,7 @@ class Outline:
     lines: int
     says_what_it_is: bool
     long_functions: tuple[str, ...]
+    nameless: tuple[str, ...]
 
 
 @cache
@@ -170,7 +171,32 @@ def outline(path: Path) -> Outline:
         and node.end_lineno is not None
         and node.end_lineno - node.lineno + 1 > MAX_FUNCTION_LINES
     ]
-    return Outline(len(text.splitlines()), ast.get_docstring(tree) is not None, tuple(long))
+    nameless = [f"{name_of(path)}:{line} {text[:60]}" for line, text in docstrings(tree) if begins_without_a_name(text)]
+    return Outline(len(text.splitlines()), ast.get_docstring(tree) is not None, tuple(long), tuple(nameless))
+
+
+def docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """The docstrings of a module with its classes, functions and attributes: line and text."""
+    for node in statements(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value
+
+
+PRONOUNS = frozenset(
+    (
+        *("it", "its", "it's", "they", "them", "their", "theirs", "he", "his", "she", "her"),
+        *("this", "that", "that's", "these", "those", "another"),
+        *("who", "whom", "whose", "which", "what", "whatever", "where", "when", "how", "why", "of"),
+    )
+)
+LEFT_OPEN = frozenset(("one", "all", "each", "none", "both", "some", "any", "such"))
+RELATIVE = frozenset(("of", "that", "which", "who", "whose"))
+
+
+def begins_without_a_name(docstring: str) -> bool:
+    """Whether it begins with a pronoun or a relative clause: "Of one connection.", "What may not come now", "One that has ended"."""
+    first, second, *_ = [word.strip("`,.:;()'\"").lower() for word in docstring.split()[:2]] + ["", ""]
+    return first in PRONOUNS or (first in LEFT_OPEN and second in RELATIVE)
 
 
 def calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str]]:
@@ -204,6 +230,17 @@ def test_every_module_opens_with_what_it_is() -> None:
         if path.stat().st_size and not outline(path).says_what_it_is
     ]
     assert silent == []
+
+
+def test_docstrings_begin_with_what_they_name() -> None:
+    nameless = [found for path in modules("broker_sim", "protocol") for found in outline(path).nameless]
+    assert nameless == [], "a reader sees one alone: begin with a noun, or with what the function does"
+
+
+@pytest.mark.parametrize("text", ["Of one connection.", "What may not come now.", "One that has ended", "its members"])
+def test_a_docstring_without_a_name_would_be_found(text: str) -> None:
+    assert begins_without_a_name(text)
+    assert not begins_without_a_name(f"Members, {text}")
 
 
 def test_the_core_imports_nothing_that_knows_the_world() -> None:

@@ -16,6 +16,7 @@ from collections.abc import Generator, Mapping
 from typing import Any, cast
 
 from broker_sim.common.slices import Pace
+from broker_sim.handlers.delayed_produce import DelayedProduce, Row
 from broker_sim.handlers.in_transaction import ABORTABLE, ADDS, OLD, Writer, ask
 from broker_sim.handlers.produce_fast import FAST
 from broker_sim.metadata.cluster_state import ClusterState, Partition
@@ -158,7 +159,7 @@ def _produce(
         broken = yield from _once_each(data_of, ctx.api_version)
     if refusal is not None:
         return _all_refused(ctx, acks, data_of, *refusal)
-    waiting: list[tuple[Partition, int, PartitionProduceResponse]] = []
+    waiting: list[tuple[Partition, int, Row]] = []
     topics: list[TopicProduceResponse] = []
     failed = False
     pace = Pace(_PIECE)
@@ -191,7 +192,7 @@ def _produce(
     if failed and ctx.api_version >= 10:
         response.node_endpoints = _endpoints(state, topics, ctx.connection.listener)
     if waiting:
-        return _Delayed(ctx, response, waiting).start(request.timeout_ms)
+        return DelayedProduce(ctx, response, waiting).start(request.timeout_ms)
     return response
 
 
@@ -431,67 +432,6 @@ def _endpoints(state: ClusterState, topics: list[TopicProduceResponse], listener
     leaders = (part.current_leader.leader_id for topic in topics for part in topic.partition_responses)
     nodes = (state.brokers.get(node) for node in dict.fromkeys(leaders) if node >= 0)
     return [NodeEndpoint(*b.endpoint(listener)) for b in nodes if b is not None]
-
-
-class _Delayed:
-    """A Produce with acks=-1 that waits until the high watermark of every partition has passed its batch."""
-
-    def __init__(
-        self,
-        ctx: RequestContext,
-        response: ProduceResponse,
-        waiting: list[tuple[Partition, int, PartitionProduceResponse]],
-    ) -> None:
-        self.ctx = ctx
-        self.response = response
-        self.waiting = waiting
-        self.partitions = [partition for partition, _, _ in waiting]
-
-    def start(self, timeout_ms: int) -> ProduceResponse | None:
-        """The response where it is due at once, else None: then it is answered later."""
-        if timeout_ms <= 0:
-            self._expire()
-            return self.response
-        clock = self.ctx.broker.state.clock
-        self.timer = clock.call_at_ms(clock.now_ms() + timeout_ms, self._timed_out)
-        for partition in self.partitions:
-            partition.add_waiter(self._look)
-        self.ctx.on_disconnect(self._stop)
-        return None
-
-    def _look(self) -> None:
-        still: list[tuple[Partition, int, PartitionProduceResponse]] = []
-        for partition, end, answer in self.waiting:
-            error = partition.outcome(end, self.ctx.broker.node_id)
-            if error is None:
-                still.append((partition, end, answer))
-            elif error is not Err.NONE:
-                _fail(answer, error)
-            elif len(partition.isr) < self.ctx.broker.state.min_isr(partition):
-                _fail(answer, Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-        self.waiting = still
-        if not still:
-            self._stop()
-            self.ctx.reply(self.response)
-
-    def _timed_out(self) -> None:
-        self._expire()
-        self._stop()
-        self.ctx.reply(self.response)
-
-    def _expire(self) -> None:
-        for _, _, answer in self.waiting:
-            _fail(answer, Err.REQUEST_TIMED_OUT)
-
-    def _stop(self) -> None:
-        self.timer.cancel()
-        for partition in self.partitions:
-            partition.remove_waiter(self._look)
-
-
-def _fail(answer: PartitionProduceResponse, error: Err) -> None:
-    """The batch is in the log, but the producer may not rely on it: Kafka leaves the offsets in the answer."""
-    answer.error_code = error
 
 
 def _failure(error_request: ErrorRequest) -> ProduceResponse | None:

@@ -8,9 +8,10 @@ KafkaApis.handleWriteTxnMarkersRequest.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 
 from broker_sim.common.slices import Pace
+from broker_sim.handlers.delayed_produce import DelayedProduce, Row
 from broker_sim.metadata.cluster_state import KafkaError, Partition
 from broker_sim.metadata.topics import leader_partition
 from broker_sim.requests.context import RequestContext
@@ -51,7 +52,7 @@ def _written(
     ctx: RequestContext, request: WriteTxnMarkersRequest
 ) -> Generator[None, None, WriteTxnMarkersResponse | None]:
     answers: dict[int, dict[str, dict[int, WritableTxnMarkerPartitionResult]]] = {}
-    waiting: list[tuple[Partition, int, WritableTxnMarkerPartitionResult]] = []
+    waiting: list[tuple[Partition, int, Row]] = []
     pace = Pace(_PIECE)
     for marker in request.markers:
         for topic in marker.topics:
@@ -68,12 +69,12 @@ def _written(
                     row.error_code = refused.error
                     continue
                 if offset >= partition.high_watermark:
-                    waiting.append((partition, offset, row))
+                    waiting.append((partition, offset + 1, row))
             if pace.full():
                 yield
     response = yield from _response(answers)
     if waiting:
-        return _Uncommitted(ctx, response, waiting).start()
+        return DelayedProduce(ctx, response, waiting).start(ctx.broker.state.config.int("request.timeout.ms"))
     return response
 
 
@@ -140,58 +141,6 @@ def _check(partition: Partition, marker: WritableTxnMarker) -> None:
             raise KafkaError(Err.INVALID_PRODUCER_EPOCH)
     if marker.transaction_version == _UNKNOWN:
         raise KafkaError(Err.UNKNOWN_SERVER_ERROR)
-
-
-class _Uncommitted:
-    """Markers that are in their logs and not below the high watermark."""
-
-    def __init__(
-        self,
-        ctx: RequestContext,
-        response: WriteTxnMarkersResponse,
-        waiting: list[tuple[Partition, int, WritableTxnMarkerPartitionResult]],
-    ) -> None:
-        self.ctx, self.response, self.waiting = ctx, response, waiting
-        self.partitions = [partition for partition, _, _ in waiting]
-
-    def start(self) -> WriteTxnMarkersResponse | None:
-        """The response where they have been committed meanwhile; else it is given later."""
-        self.waiting = list(self._still())
-        if not self.waiting:
-            return self.response
-        clock = self.ctx.broker.state.clock
-        timeout_ms = self.ctx.broker.state.config.int("request.timeout.ms")
-        self.timer = clock.call_at_ms(clock.now_ms() + timeout_ms, self._timed_out)
-        for partition in self.partitions:
-            partition.add_waiter(self._look)
-        self.ctx.on_disconnect(self._stop)
-        return None
-
-    def _look(self) -> None:
-        self.waiting = list(self._still())
-        if not self.waiting:
-            self._stop()
-            self.ctx.reply(self.response)
-
-    def _still(self) -> Iterator[tuple[Partition, int, WritableTxnMarkerPartitionResult]]:
-        for uncommitted in self.waiting:
-            partition, offset, row = uncommitted
-            error = partition.outcome(offset + 1, self.ctx.broker.node_id)
-            if error is None:
-                yield uncommitted
-            else:
-                row.error_code = error
-
-    def _timed_out(self) -> None:
-        for _, _, row in self.waiting:
-            row.error_code = Err.REQUEST_TIMED_OUT
-        self._stop()
-        self.ctx.reply(self.response)
-
-    def _stop(self) -> None:
-        self.timer.cancel()
-        for partition in self.partitions:
-            partition.remove_waiter(self._look)
 
 
 TRAITS = ErrorTraits()
