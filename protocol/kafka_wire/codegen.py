@@ -222,7 +222,7 @@ class DecoderSource(_Source):
         return 1, "l - 1"
 
     def null(self, target: str, name: str, spec: FieldSpec) -> None:
-        """What is done with a null."""
+        """Write the code for a null: assign None, or raise if the field is not nullable."""
         if self.is_nullable(spec):
             self.line(f"{target} = None")
         else:

@@ -24,7 +24,7 @@ _XERIAL_BLOCK_BYTES = 32 * 1024
 _PIECE_BYTES = 1024 * 1024
 """Bytes of output that are a piece of work."""
 _STEP_COST = 1024
-"""What a call of a library costs beside its output, in bytes of output."""
+"""Cost of a library call beside its output, in bytes of output."""
 _GZIP_WINDOW = 4096
 """Bytes of input that zlib is given at once: what a member leaves is copied, and there may be a member every 20 bytes."""
 _LZ4_HEADER = bytes.fromhex("04224d18 60 40 82")  # magic, independent blocks, of 64 KiB, checksum of these two bytes
@@ -134,7 +134,7 @@ class Packer:
             self._rest = data[whole:]
 
     def finish(self) -> bytes:
-        """All of it, packed. Called once."""
+        """Return all data added, compressed. Called once."""
         if self._codec is Codec.GZIP:
             self._parts.append(self._stream.flush())
         elif self._codec is Codec.ZSTD:
@@ -146,7 +146,7 @@ class Packer:
         return b"".join(self._parts)
 
     def _add_block(self, plain: bytes) -> None:
-        """Of lz4 they are independent: Java's Lz4BlockInputStream refuses a stream whose blocks refer to each other."""
+        """Add a block. Those of lz4 are independent: Java's Lz4BlockInputStream refuses a stream whose blocks refer to each other."""
         if self._codec is Codec.SNAPPY:
             block = bytes(self._library.compress_raw(plain))
             self._parts += (_INT32.pack(len(block)), block)

@@ -1,4 +1,4 @@
-"""What workers of Kafka Connect put into JoinGroup metadata and SyncGroup assignments (embedded protocol "connect"), for people.
+"""JoinGroup metadata and SyncGroup assignments of Kafka Connect's workers (embedded protocol "connect"), decoded for people.
 
 Source: ConnectProtocol.java (version 0, eager) and IncrementalCooperativeConnectProtocol.java (1, and 2 with sessions). A broker reads
 none of it.
@@ -49,7 +49,7 @@ class ConnectAssignment:
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """What a worker says of itself: its REST ``url``, up to which offset it has read the topic of connectors' configurations, and
+    """Metadata of a worker: its REST ``url``, the offset up to which it has read the topic of connectors' configurations, and
     (version 1 and 2) the ``connectors`` and ``tasks`` that run on it when it joins."""
 
     url: str

@@ -1,4 +1,4 @@
-"""What a broker reads in the bytes that members exchange: which topics a consumer subscribed to; and for people, what it was assigned.
+"""Consumer protocol, as far as a broker reads it: the topics that a consumer subscribed to; and for people, its assigned partitions.
 
 JoinGroup metadata of the protocol type "consumer" is an int16 version and a ConsumerProtocolSubscription. A broker reads no further
 than version 0 reaches, whatever version it says: "V0 must prefix all" (ConsumerProtocol.java). Assignments, which only people look at,

@@ -1,4 +1,4 @@
-"""What a control batch says of a transaction: how it ended, and whose coordinator said so. The bytes: control_records."""
+"""End markers of transactions in control batches: COMMIT or ABORT, and the coordinator's epoch. The bytes: control_records."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class EndMarker(NamedTuple):
 
 @dataclass(slots=True, unsafe_hash=True)
 class BatchProducer:
-    """In whose transaction a batch of the broker's own is, never changed; ``marker``: its one control record, if it ends the
-    transaction."""
+    """Producer whose transaction a batch of the broker's own is part of, never changed; ``marker``: the batch's one control record,
+    if it ends the transaction."""
 
     producer_id: int
     epoch: int
@@ -29,7 +29,7 @@ class BatchProducer:
 
     @property
     def attributes(self) -> int:
-        """Those of such a batch."""
+        """Attributes of such a batch: transactional, and control if it has a marker."""
         return TRANSACTIONAL_BIT if self.marker is None else TRANSACTIONAL_BIT | CONTROL_BIT
 
 
@@ -44,7 +44,7 @@ def end_marker(data: bytes, pos: int, header: BatchHeader) -> EndMarker | None:
 
 
 def marker_of(key: bytes | None, value: bytes | None) -> EndMarker | None:
-    """What a control record says; None for one of another type. Raises InvalidRecord."""
+    """Return the end marker in a control record; None for a record of another type. Raises InvalidRecord."""
     kind = control_type(key)
     if kind not in (ControlType.ABORT, ControlType.COMMIT):
         return None

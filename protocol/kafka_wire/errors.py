@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Err(enum.IntEnum):
-    """What goes into an ``error_code``; ``retriable`` is what Kafka's own clients take it for."""
+    """Error codes of Kafka's protocol (``error_code``); ``retriable`` as Kafka's own clients classify them."""
 
     @property
     def retriable(self) -> bool:

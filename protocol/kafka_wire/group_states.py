@@ -27,7 +27,7 @@ for (
     type.__setattr__(GroupState, _state.name, _state)
 
 GROUP_STATES = tuple(state.value for state in GroupState)
-"""Their names alone, in the order of a group's life."""
+"""Names of the states of a classic group, in the order of a group's life."""
 
 EPOCH_GROUP_STATES = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
 """The states of an epoch-based group (KIP-848)."""

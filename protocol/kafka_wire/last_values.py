@@ -105,7 +105,7 @@ def last_values(
 
 
 def _read(data: bytes, at: int, stop: int, base_offset: int) -> Generator[None, None, tuple[int, KeyValue]]:
-    """Where the record at ``at`` ends, and what it holds; yields after a piece of its headers."""
+    """Return the end of the record at ``at`` and its offset, key and value; yields after a piece of its headers."""
     try:
         record = yield from walking(data, at, stop, True)
     except UnreadableRecords as error:

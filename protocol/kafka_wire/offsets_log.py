@@ -113,7 +113,7 @@ class UnknownValueVersionError(DecodeError):
 
 
 def kind_name(record_type: int) -> str:
-    """What Kafka calls the records of a type; ``type 99`` for one that it doesn't have."""
+    """Return Kafka's name for a type of records; ``type 99`` for a type that Kafka doesn't have."""
     known = _KEYS.get(record_type)
     return known.__name__.removesuffix("Key") if known else f"type {record_type}"
 

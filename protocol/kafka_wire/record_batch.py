@@ -245,7 +245,7 @@ def produce_batch(data: bytes, api_version: int) -> BatchHeader:
 
 
 def _check_use(data: bytes, size: int, attributes: int, api_version: int, request_text: str) -> None:
-    """Of the first batch, whose bytes are `size`: that it is the only one, in a codec that the version of Produce has."""
+    """Check that the first batch, of `size` bytes, is the only one, in a codec that the version of Produce has."""
     if api_version < 7 and attributes & CODEC_MASK == Codec.ZSTD:
         raise UnsupportedCompression(f"{request_text} are not allowed to use ZStandard compression")
     if len(data) != size and next_batch_size(data, size):
@@ -419,7 +419,7 @@ def varint(value: int) -> bytes:
 
 
 _HEADS = 2048
-"""How many record heads are kept for one size: those of a batch of as many records."""
+"""Number of record heads that are kept for one size: those of a batch of as many records."""
 
 
 def build_batch(
@@ -498,7 +498,7 @@ def batch_of(
 
 
 def record_heads(size: int, first: int, count: int) -> list[bytes]:
-    """How ``count`` records of a batch begin, numbered from ``first`` on: length, attributes, no delta of time, offset delta.
+    """Heads of ``count`` records of a batch, numbered from ``first`` on: length, attributes, no delta of time, offset delta.
 
     ``size`` is that of what follows in each: key and value with their lengths, and the number of headers.
     """

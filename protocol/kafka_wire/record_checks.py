@@ -1,4 +1,4 @@
-"""What a broker looks at in the records of a batch that a client sends, without making an object of any.
+"""Validation of the records in a batch that a client sends, without making an object of any.
 
 Rules:
 1. `record_at` is the truth about one record: what Kafka reads of it, in its order, and what it refuses. `scan` says the
@@ -37,21 +37,21 @@ _BEYOND = "a record reaches beyond the end of its batch"
 
 Bytes = bytes | bytearray
 Column = tuple[slice, bytes | bytearray]
-"""Where bytes of the same meaning stand in neighbours of one layout, and what they have to be."""
+"""Positions of bytes of the same meaning in neighbours of one layout, and the bytes expected there."""
 
 
 class Bare(NamedTuple):
     """One record, as far as a broker looks. Sizes are negative for null, times in ms."""
 
     end: int
-    """Where the next one begins."""
+    """Position of the next record."""
     offset_delta: int
     timestamp_delta: int
     key_size: int
     value_size: int
     headers: int
     key_at: int
-    """Where its key's size stands: all from there to the end is the same wherever the record is copied."""
+    """Position of the key's size: the bytes from there to the end are the same wherever the record is copied."""
 
 
 class ManyHeaders(Exception):
@@ -59,10 +59,10 @@ class ManyHeaders(Exception):
 
 
 class Scanned(NamedTuple):
-    """What some neighbouring records of a batch add up to; times in ms, relative to the batch's base."""
+    """Summary of some neighbouring records of a batch; times in ms, relative to the batch's base."""
 
     end: int
-    """Where the next record begins."""
+    """Position of the next record."""
     earliest: int
     latest: int
     keyless: bool
@@ -151,7 +151,7 @@ def scan(data: Bytes, at: int, end: int, first: int, last: int, sized: bool, sig
 
 
 def _remembered(data: Bytes, at: int, end: int, last: int) -> Scanned | None:
-    """What was found in a batch of neighbours that has these columns."""
+    """Return the result kept for a batch of neighbours with the same columns; None if there is none."""
     known = _layouts.get((at, end, last, bytes(data[at : at + 8])))
     if known is None:
         return None
@@ -164,7 +164,7 @@ def _remembered(data: Bytes, at: int, end: int, last: int) -> Scanned | None:
 def _neighbours(
     data: Bytes, at: int, end: int, index: int, last: int, columns: list[Column]
 ) -> tuple[int, int, int, int, bool] | None:
-    """How many records from `at` on have the layout of the first, where they end, their earliest and latest time, and
+    """Return the number of records from `at` on with the layout of the first, their end, their earliest and latest time, and
     whether they have no keys, with their columns in `columns`; None where a look at each is needed.
 
     A batch of records of one size has runs of them: their offset deltas grow by a byte at 64 and at 8192. Columns are compared as
@@ -245,7 +245,7 @@ def walking(data: Bytes, at: int, end: int, sized: bool, signed: bool = False) -
 
 
 def _before_headers(data: Bytes, at: int, end: int, sized: bool, signed: bool) -> tuple[int, int, Bare]:
-    """Where a record's content begins, its declared size, and the record; its `end` is for now where its headers begin."""
+    """Return the position of a record's content, its declared size, and the record; its `end` is for now where its headers begin."""
     try:
         size, start = varint_at(data, at, 5)
     except InvalidRecord as error:

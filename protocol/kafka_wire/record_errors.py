@@ -1,4 +1,4 @@
-"""What is wrong with a record batch: one exception for each answer that Kafka has. kafka_wire.record_batch exports them."""
+"""Errors of record batches: one exception for each answer that Kafka has. kafka_wire.record_batch exports them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class RecordBatchError(ValueError):
 
     error: ClassVar[Err] = Err.CORRUPT_MESSAGE
     record_errors: Sequence[tuple[int, str]] = ()
-    """Which records of the batch are to blame, by their place in it, and what is wrong with each; at most SHOWN_RECORDS."""
+    """Invalid records of the batch, as (place in the batch, error message); at most SHOWN_RECORDS."""
     rejected: ClassVar[str] = ""
     """The text for the whole batch, where it is always the same."""
 

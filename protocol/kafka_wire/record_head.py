@@ -10,7 +10,7 @@ INT16 = struct.Struct(">h")
 
 
 def first(data: bytes, what: str) -> int:
-    """Of a record's key or value, as ``what`` says. Raises DecodeError where it is too short."""
+    """Return the int16 at the head of a record's key or value, whichever ``what`` names. Raises DecodeError where it is too short."""
     try:
         (number,) = INT16.unpack_from(data)
     except struct.error:

@@ -1,4 +1,4 @@
-"""What compaction asks of a batch: which keys, at which offsets, with a value or without; and the batch with some of its records.
+"""Keys in a batch for compaction, with their offsets and whether they have a value; and the batch with some of its records.
 
 Rules:
 1. Both are done in pieces: of RECORDS_AT_ONCE records, or of as many headers and bytes as are one where each is looked at.

@@ -1,4 +1,4 @@
-"""How a Kafka message is declared: dataclass fields that carry their version range.
+"""Declarations of Kafka messages: dataclass fields that carry their version range.
 
 One class represents all versions of a message; its fields *are* the schema. ``codegen`` reads it to write one decoder
 and one encoder for each (class, version). The vocabulary is that of Kafka's own message schemas
@@ -66,7 +66,7 @@ ALWAYS = Versions.parse("0+")
 
 
 class Entity(enum.Enum):
-    """What the value of a field identifies. An array of primitives has the entity of its elements; an array of structs has its own
+    """Entity that a field's value identifies. An array of primitives has the entity of its elements; an array of structs has its own
     only if its elements have none that a response could repeat."""
 
     GROUP = "group id"
@@ -96,11 +96,11 @@ RESOURCE = EntityBy("resource_type", ((2, Entity.TOPIC),))
 """The name of a config resource (ConfigResource.Type)."""
 
 COORDINATED = EntityBy("key_type", ((0, Entity.GROUP), (1, Entity.TRANSACTIONAL_ID)))
-"""What a coordinator is looked for by (FindCoordinatorRequest.CoordinatorType)."""
+"""The key by which a coordinator is found (FindCoordinatorRequest.CoordinatorType)."""
 
 
 class All(enum.Enum):
-    """When a request for a list asks for all there is. Not a matter of course: a null list may as well say that nothing has changed."""
+    """Value of a list that requests everything. It has to be declared, since a null list may also mean that nothing has changed."""
 
     NULL = "null"
     EMPTY = "empty"
@@ -179,7 +179,7 @@ class Api(NamedTuple):
 
 
 class _Options(TypedDict, total=False):
-    """What a field specifier takes besides its versions; ``default`` or ``default_factory`` is always given."""
+    """Options of a field specifier besides its versions; ``default`` or ``default_factory`` is always given."""
 
     default: Any
     default_factory: Callable[[], Any]

@@ -24,11 +24,11 @@ PIECE = 2000
 
 
 class DecodeError(ValueError):
-    """These bytes are not this message in this version; the text says what and where."""
+    """Bytes that are not the message in the given version; the text says what is wrong and where."""
 
 
 class EncodeError(ValueError):
-    """This message can't be written in this version; the text says why."""
+    """A message that can't be encoded in the given version; the text says why."""
 
 
 class UnknownVersionError(DecodeError, EncodeError):

@@ -1,4 +1,4 @@
-"""What consumers put into JoinGroup metadata and SyncGroup assignments (embedded protocol "consumer"). Opaque to
+"""JoinGroup metadata and SyncGroup assignments of consumers (embedded protocol "consumer"). Opaque to
 the broker but for the topics of a subscription (offset expiry, OffsetDelete).
 """
 
