@@ -89,7 +89,7 @@ class ScramCredentials:
         self._derived: dict[tuple[str, str], tuple[str, ScramCredential]] = {}
 
     def find(self, name: str, mechanism: str) -> ScramCredential | None:
-        """The credential of a user, with the same salt at each call; None if there is none."""
+        """The credential of a user, with the same salt at each call; None without one."""
         text = self._altered.get(name, {}).get(mechanism)
         if text is not None:
             return ScramCredential.parse(text) if text else None

@@ -367,7 +367,7 @@ def delay_of(member: Mapping[str, Any]) -> int:
 
 
 def worker_changes(old: Event, new: Event) -> str:
-    """Changes of a Connect worker's metadata, as a phrase: ``with config offset 7 (it was 5)``; "" if there is none."""
+    """Changes of a Connect worker's metadata, as a phrase: ``with config offset 7 (it was 5)``; "" without one."""
     changes = []
     for key, called in (("config_offset", "config offset"), ("url", "url")):
         if key in old and key in new and old[key] != new[key]:

@@ -66,7 +66,7 @@ def lose_head(state: ClusterState, partition: Partition, offset: int, node_id: i
 
 
 def _kept(partition: Partition, offset: int) -> tuple[int, bytes] | None:
-    """Leader epoch of the batch that a cut at ``offset`` divides, and a batch of its records before ``offset``; None if there is none,
+    """Leader epoch of the batch that a cut at ``offset`` divides, and a batch of its records before ``offset``; None without one,
     or it can't be divided."""
     batch = next(partition.log.batches(offset), None)
     if batch is None or batch.header.base_offset >= offset or batch.header.producer_id != NO_PRODUCER_ID:

@@ -257,7 +257,7 @@ def _is_header(words: list[str]) -> bool:
 
 
 def _group_message(lines: list[PastedLine], at: int) -> tuple[re.Match[str] | None, int]:
-    """Message of the tool about a group in this line, None if there is none, and the number of its lines."""
+    """Message of the tool about a group in this line, None without one, and the number of its lines."""
     text = lines[at].text.strip()
     match = _GROUP_MESSAGE.fullmatch(text)
     if match is None and "Consumer group '" in text and at + 1 < len(lines):

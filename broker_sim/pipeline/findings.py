@@ -370,7 +370,7 @@ def _without_returns(run: list[Row]) -> Iterable[Row]:
 
 
 def _most_waited(run: list[Row]) -> str:
-    """Advice about the kind of wait that is most of these rebalances' time; "" if there is none."""
+    """Advice about the kind of wait that is most of these rebalances' time; "" without one."""
     waits: Counter[str] = Counter()
     for row in run:
         if row.get("held_by") not in (None, "unknown", "initial delay"):

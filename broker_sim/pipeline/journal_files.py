@@ -214,7 +214,7 @@ def refusal(file: JournalFile) -> str:
 
 
 def whole(names: Iterable[str], run_id: str | None = None) -> list[Range]:
-    """Ranges that cover every journal file below these names. Raises JournalUnreadable if there is none, or if all are refused."""
+    """Ranges that cover every journal file below these names. Raises JournalUnreadable without one, or if all are refused."""
     names = list(names)
     files = number_journals(find(names, run_id))
     if not files:

@@ -293,7 +293,7 @@ def _last_sign(member: StoredMember, seen: Progress, since_ms: int | None) -> tu
 
 
 def _last_alive(member: StoredMember, seen: Progress, since_ms: int | None) -> int | None:
-    """Time of a member's last request in the log that restarted its session; None if there is none."""
+    """Time of a member's last request in the log that restarted its session; None without one."""
     mine = [seen[name][4] for name in member.assigned if name in seen]
     return max((ms for ms in (*mine, since_ms) if ms is not None), default=None)
 

@@ -105,7 +105,7 @@ def cause(row: Row) -> str:
 
 
 def at_of(row: Row) -> int | None:
-    """Start of a rebalance, or the first moment of it that is known; None if there is none."""
+    """Start of a rebalance, or the first moment of it that is known; None without one."""
     for name in ("started_ms", "closed_ms", "ended_ms"):
         if row[name] is not None:
             return int(row[name])

@@ -130,7 +130,7 @@ def _grew_in(facts: ReportFacts, run: list[Row], peak: Row) -> bool:
 
 
 def _effects(facts: ReportFacts, run: list[Row]) -> str:
-    """Effects of a series of rebalances, as a sentence (rule 2); "" if there is none."""
+    """Effects of a series of rebalances, as a sentence (rule 2); "" without one."""
     group, from_ms, to_ms = run[0]["group"], run[0]["started_ms"], run[-1]["ended_ms"]
     words = []
     stalls = [

@@ -151,7 +151,7 @@ def _own(evidence: Evidence, group: str) -> Iterator[Finding]:
 
 
 def _bounced(evidence: Evidence, group: str) -> int | None:
-    """Time at which a record first had another member id for an instance in the same generation; None if there is none."""
+    """Time at which a record first had another member id for an instance in the same generation; None without one."""
     known: dict[str, tuple[str, int]] = {}
     for row in sorted(evidence.of_group("offset_log", group), key=lambda row: row["log_offset"]):
         for member in row["members"] or ():
@@ -245,7 +245,7 @@ def _of_its_own(whole: Evidence, finding: Finding, group: str) -> Finding:
 
 
 def _hit(whole: Evidence, finding: Finding) -> str | None:
-    """Busiest group of a partition with a finding; of several partitions, that of the busiest one. None if there is none."""
+    """Busiest group of a partition with a finding; of several partitions, that of the busiest one. None without one."""
     mine = _partitions(whole, finding)
     rows = [row for row in whole.rows("coordinator_hotspots") if row["log_partition"] in mine and row["busiest_group"]]
     return max(rows, key=lambda row: (row["records"], -row["log_partition"]))["busiest_group"] if rows else None

@@ -151,7 +151,7 @@ def scan(data: Bytes, at: int, end: int, first: int, last: int, sized: bool, sig
 
 
 def _remembered(data: Bytes, at: int, end: int, last: int) -> Scanned | None:
-    """Return the result kept for a batch of neighbours with the same columns; None if there is none."""
+    """Return the result kept for a batch of neighbours with the same columns; None without one."""
     known = _layouts.get((at, end, last, bytes(data[at : at + 8])))
     if known is None:
         return None

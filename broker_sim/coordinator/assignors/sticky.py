@@ -228,7 +228,7 @@ class _Assigning:
             by_load.add(process)
 
     def _least_loaded(self, member_ids: Iterable[str], standby: Task | None = None) -> str | None:
-        """The member with the least load, for a ``standby`` task without those whose process has that task; None if there is none."""
+        """The member with the least load, for a ``standby`` task without those whose process has that task; None without one."""
         best: tuple[float, int, str] | None = None
         for member_id in member_ids:
             process = self._process(member_id)

@@ -124,7 +124,7 @@ def _bar(row: Row, facts: ReportFacts) -> Bar:
 
 
 def _began(row: Row) -> int | None:
-    """Time at which the window opened, or the first known one; None if there is none."""
+    """Time at which the window opened, or the first known one; None without one."""
     return next((row[name] for name in ("started_ms", "closed_ms", "ended_ms") if row[name] is not None), None)
 
 
