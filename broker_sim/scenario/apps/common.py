@@ -13,8 +13,9 @@ import logging
 import os
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 MAX_TEXT = 500
 
@@ -142,20 +143,30 @@ Live = Callable[[AppSettings, ScenarioPipe], Any]
 """An app: a coroutine function, or an ordinary one; what it returns is its exit code."""
 
 
-class Leaving(Protocol):
+class Member(ABC):
     """A member that speaks the protocol itself."""
 
+    _hangs_until = 0.0  # in the event loop's seconds
+
+    @abstractmethod
     async def run(self) -> None:
         """Run the member until it is cancelled."""
 
+    @abstractmethod
     async def leave(self) -> None:
         """Leave the group as the client's close() does. Called once, before the program ends."""
 
     def hang(self, seconds: float) -> None:
-        """The application stops polling for so long; heartbeats are sent."""
+        """Stop the application's polls for ``seconds``; heartbeats are sent."""
+        self._hangs_until = asyncio.get_running_loop().time() + seconds
+
+    @property
+    def hangs_for_s(self) -> float:
+        """Time until the application polls again, 0 if it polls."""
+        return max(self._hangs_until - asyncio.get_running_loop().time(), 0)
 
 
-async def until_told_to_leave(member: Leaving, line: ScenarioPipe) -> int:
+async def until_told_to_leave(member: Member, line: ScenarioPipe) -> int:
     """A member's whole life, which the command `leave` ends in order; the program's exit code."""
     stop = asyncio.Event()
 

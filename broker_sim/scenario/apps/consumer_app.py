@@ -45,7 +45,7 @@ class Member(HeartbeatingMember):
 
     def _request(self) -> ConsumerGroupHeartbeatRequest:
         settings, joins = self.settings, self.epoch == 0
-        if self.revokes and self.polls:
+        if self.revokes and not self.hangs_for_s:
             self._give_up()
         regex = settings.pattern
         says_all = joins or (self.in_doubt and self.repeats)

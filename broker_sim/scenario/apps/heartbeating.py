@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TypeVar
 
-from broker_sim.scenario.apps.common import AppSettings, ScenarioPipe
+from broker_sim.scenario.apps.common import AppSettings, Member, ScenarioPipe
 from broker_sim.scenario.wire import Wire
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.errors import Err
@@ -24,7 +24,7 @@ _PATIENCE_S = 2.0
 T = TypeVar("T")
 
 
-class HeartbeatingMember(ABC):
+class HeartbeatingMember(Member):
     """One process: a member id of its own."""
 
     def __init__(self, settings: AppSettings, line: ScenarioPipe) -> None:
@@ -36,8 +36,6 @@ class HeartbeatingMember(ABC):
         self.epoch = 0
         self.in_doubt = False
         """Whether the answer to its last heartbeat is lost."""
-        self.hangs_until = 0.0
-        """Until then, in the event loop's seconds, its application does not poll."""
         self.has_failed = False
         """Whether it was refused for good: it heartbeats no more."""
 
@@ -58,15 +56,6 @@ class HeartbeatingMember(ABC):
             except (OSError, EOFError, asyncio.IncompleteReadError):
                 self.in_doubt = True
                 await asyncio.sleep(_RETRY_S)
-
-    def hang(self, seconds: float) -> None:
-        """Revoke nothing for ``seconds``, as an application that does not poll. Heartbeats are sent."""
-        self.hangs_until = asyncio.get_running_loop().time() + seconds
-
-    @property
-    def polls(self) -> bool:
-        """Whether its application polls now."""
-        return asyncio.get_running_loop().time() >= self.hangs_until
 
     async def leave(self) -> None:
         """Leave the group with a last heartbeat, if the member has joined, and close the connection. A lost coordinator is ignored."""

@@ -22,7 +22,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from broker_sim.scenario.apps.common import AppSettings, ScenarioPipe, program, until_told_to_leave
+from broker_sim.scenario.apps.common import AppSettings, Member, ScenarioPipe, program, until_told_to_leave
 from broker_sim.scenario.wire import Wire
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.errors import Err
@@ -69,7 +69,7 @@ def _failing(entry: str) -> tuple[str, int]:
     return f"{log} {offset}", int(deliveries[0]) if deliveries else _ALWAYS
 
 
-class Member:
+class ShareMember(Member):
     """One process: a member id of its own, which 4.1 wants to be a uuid."""
 
     def __init__(self, settings: AppSettings, line: ScenarioPipe) -> None:
@@ -88,7 +88,6 @@ class Member:
         self.sessions: dict[tuple[str, int], _Session] = {}
         self.epoch = 0
         self.has: set[Unit] = set()
-        self.hangs_until = 0.0
 
     async def run(self) -> None:
         """Fetch and acknowledge records until cancelled."""
@@ -99,14 +98,6 @@ class Member:
         async with asyncio.timeout(_PATIENCE_S):  # not wait_for: see `HeartbeatingMember.ask`
             response: T = await wire.ask(api, version, request, answer)
         return response
-
-    def hang(self, seconds: float) -> None:
-        """The application does not poll, or go on with its work, for so long; heartbeats are sent."""
-        self.hangs_until = asyncio.get_running_loop().time() + seconds
-
-    async def _hangs(self) -> None:
-        """Wait until the application goes on."""
-        await asyncio.sleep(max(self.hangs_until - asyncio.get_running_loop().time(), 0))
 
     # --- membership
 
@@ -188,7 +179,7 @@ class Member:
 
     async def _read(self) -> None:
         while True:
-            await self._hangs()
+            await asyncio.sleep(self.hangs_for_s)
             by_leader: dict[tuple[str, int], set[Unit]] = {}
             for unit in self.has:
                 if unit in self.leaders:
@@ -256,7 +247,7 @@ class Member:
                 self.report("read", log=log, offset=offset, deliveries=run.delivery_count)
                 if self.settings.work_s:
                     await asyncio.sleep(self.settings.work_s)
-                await self._hangs()
+                await asyncio.sleep(self.hangs_for_s)
                 record = f"{log} {offset}"
                 if record in self.holds and run.delivery_count == 1:
                     if types:
@@ -314,7 +305,7 @@ class Member:
 
 async def live(settings: AppSettings, line: ScenarioPipe) -> int:
     """The whole program; its exit code."""
-    return await until_told_to_leave(Member(settings, line), line)
+    return await until_told_to_leave(ShareMember(settings, line), line)
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ class Member(HeartbeatingMember):
 
     def _request(self) -> StreamsGroupHeartbeatRequest:
         joins = self.epoch == 0
-        if self.revokes and self.polls and self.has - self.is_to_have:
+        if self.revokes and not self.hangs_for_s and self.has - self.is_to_have:
             revoked = self.has - self.is_to_have
             self.has &= self.is_to_have
             self.report("revoked", tasks=_named(revoked))
