@@ -23,7 +23,7 @@ import pytest
 from tests.support.leftovers import pending_tasks
 
 GRACE_S = 60
-"""How long the watchdog lets pytest-timeout do its work."""
+"""Seconds after pytest-timeout's limit at which the watchdog acts itself."""
 
 _STDERR: pytest.StashKey[int] = pytest.StashKey()
 _SETTINGS: pytest.StashKey[Any] = pytest.StashKey()
