@@ -151,7 +151,7 @@ class Origins:
 
 
 def living(of: weakref.WeakKeyDictionary[T, Origin]) -> list[tuple[T, Origin]]:
-    """Return the objects that exist now, with their origins; the copy is atomic, as other threads and the collector change the dictionary."""
+    """Return the objects that exist now, with their origins. The copy is atomic: other threads and the collector change ``of``."""
     return [(one, made) for reference, made in of.data.copy().items() if (one := reference()) is not None]  # type: ignore[attr-defined]
 
 

@@ -103,7 +103,7 @@ log4j.appender.{name}.layout=org.apache.log4j.PatternLayout
 log4j.appender.{name}.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
 LOG_FILES = ("server", "controller", "state-change", "log-cleaner")
-"""Log files that a broker writes with Kafka's shipped configuration, as far as they matter here (config/log4j.properties, log4j2.yaml)."""
+"""Logs that a broker writes with Kafka's shipped logging configuration, as far as used here (config/log4j.properties, log4j2.yaml)."""
 
 
 # ------------------------------------------------------------------------------------------------ jars
