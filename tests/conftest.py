@@ -79,7 +79,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return path if path.startswith(_WHOLE) else nodeid
 
         def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
-            """What is done is dropped: xdist looks through all that a process was ever given, after each test."""
+            """Drop tests that are done: xdist looks through all that a process was ever given, after each test."""
             super().mark_test_complete(node, item_index, duration)
             given = self.assigned_work[node]
             scope = self._split_scope(self.registered_collections[node][item_index])
@@ -140,7 +140,7 @@ def pytester(pytester: pytest.Pytester) -> pytest.Pytester:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Why tests were skipped: one line for each reason, not one for each test."""
+    """Print the reasons why tests were skipped: one line for each reason, not one for each test."""
     reasons = Counter(str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", []))
     if reasons:
         terminalreporter.section("skipped")

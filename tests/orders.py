@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: pass"
-"""It ends with whoever started it, however that ends."""
+"""Program of a busy loop that ends with its parent process, however that ends."""
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def _load(loops: int) -> Iterator[None]:
 
 
 def _loops(number: int, load: str | None) -> int:
-    """How many busy loops are beside this run."""
+    """Return the number of busy loops beside this run."""
     return int(load) if load else int(number % 2 == 0)
 
 

@@ -82,7 +82,7 @@ PARTS = {
 ELSEWHERE = ("beside", "clients", "from_go", "from_java", "from_node", "from_spring")
 """Folders whose tests are all of `make test-foreign`."""
 CHECKED = ("test_docs.py", "test_readme.py", "test_tidy.py")
-"""What `make check` runs."""
+"""Test modules that `make check` runs."""
 _CHECKED = ("docs/", ".ci/", ".md", "mkdocs.yml")
 """Beginnings and ends of paths that `make check` alone is about."""
 
@@ -117,7 +117,7 @@ def changed_since(revision: str, root: Path = ROOT) -> list[str]:
 
 
 def command(names: Iterable[str], processes: int, arguments: Iterable[str]) -> list[str]:
-    """How pytest runs these parts."""
+    """Return the command with which pytest runs these parts."""
     paths = [f"tests/{path}" for name in names for path in PARTS[name].tests]
     return [sys.executable, "-m", "pytest", "-n", str(processes), "-m", f"not ({FOREIGN})", *arguments, *paths]
 

@@ -35,7 +35,7 @@ from tests.support.outcomes import FOLDER, Outcomes
 
 ROOT = Path(__file__).resolve().parent.parent
 AGAIN = 2
-"""How often a test of real time that failed is run again."""
+"""Greatest number of times that a failed test of real time is run again."""
 
 UNSTEADY = 5
 """As many tests of real time may fail and then pass."""
@@ -60,7 +60,7 @@ class Stage:
 
 @dataclass
 class Result:
-    """What became of a stage."""
+    """Outcome of a stage."""
 
     stage: Stage
     code: int = 0
@@ -69,7 +69,7 @@ class Result:
     skipped: int = 0
     failed: dict[str, str] = field(default_factory=dict)
     unsteady: dict[str, int] = field(default_factory=dict)
-    """How often each test failed that passed in the end."""
+    """Number of failures of each test that passed in the end."""
 
     @property
     def found(self) -> bool:
@@ -90,7 +90,7 @@ def test_command(readme: str) -> str:
 
 
 def stages(processes: int, arguments: Sequence[str] = ()) -> dict[str, Stage]:
-    """All of them, in their order; ``processes``: how many run tests of real time side by side."""
+    """Return all stages, in their order; ``processes``: number of processes that run tests of real time side by side."""
 
     def real_time(name: str, marks: str) -> Stage:
         durations = ("--durations=15",) if os.environ.get("CI") == "true" else ()
@@ -197,7 +197,7 @@ def main() -> int:
 
 
 def _split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """What stands before and behind ``--``."""
+    """Return the words before and behind ``--``."""
     at = words.index("--") if "--" in words else len(words)
     return words[:at], words[at + 1 :]
 

@@ -1,4 +1,4 @@
-"""What the documents say can be followed: links lead somewhere, and the words are Kafka's and not this project's own."""
+"""Documents can be followed: links lead somewhere, and the words are Kafka's and not this project's own."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ PRIVATE = re.compile(
 )
 """Words and phrases for which Kafka's users have better ones."""
 LIMITS = {"README": 0, "help": 0, "docs": 0, "packages": 0, "errors": 0, "docstrings": 0}
-"""How often they may stand in each kind of text; a limit is lowered where a text is mended, and never raised."""
+"""Greatest number of such words in each kind of text; a limit is lowered where a text is mended, and never raised."""
 
 
 def helps() -> str:
-    """What every command and verb prints with --help."""
+    """Return the --help output of every command and verb."""
     texts, parsers = [], [cli._parser([command]) for command in ("", *cli._HERE, *cli.ELSEWHERE)]
     while parsers:
         parser = parsers.pop()

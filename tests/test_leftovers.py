@@ -234,7 +234,7 @@ LEFT = {
     "test_fixture": r"socket 0\.0\.0\.0:0, not connected, opened in test_planted\.py:\d+",
     "test_last": r"temporary folder .*of_the_module\w+ \(of the module's fixture folder_of_the_module\)",
 }
-"""What each planted test leaves; all others leave nothing."""
+"""Planted test -> pattern of its leftover; all others leave nothing."""
 
 
 @pytest.mark.slow

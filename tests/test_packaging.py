@@ -1,4 +1,4 @@
-"""What is built and installed: the wheel and the sdist, with each Python that this machine has, without anything of the repository."""
+"""Wheel and sdist, built and installed: with each Python that this machine has, without anything of the repository."""
 
 from __future__ import annotations
 

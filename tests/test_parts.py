@@ -11,7 +11,7 @@ import pytest
 from tests.parts import CHECKED, ELSEWHERE, PARTS, ROOT, changed_since, command, concerned
 
 NO_TESTS = {"__init__.py", "conftest.py", "orders.py", "parts.py", "stages.py", "support"}
-"""What every test uses, and the programs that run them; `support` has one test of its own."""
+"""Modules that every test uses, and the programs that run them; `support` has one test of its own."""
 
 
 def tracked(folder: str) -> list[str]:

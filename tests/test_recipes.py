@@ -1,4 +1,4 @@
-"""What docs/architecture.md tells whoever adds an API, or a version of one, carried out in a copy of the tree.
+"""Recipes of docs/architecture.md for adding an API, or a version of one, carried out in a copy of the tree.
 
 The code blocks of the document are the files; `tests/support/recipe_check.py` runs in the copy and tells what it saw.
 """

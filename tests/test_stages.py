@@ -1,4 +1,4 @@
-"""What is to be green before a change lands is told whole: stages with tests that fail, hang, or fail now and then."""
+"""Complete report on the checks before a change lands: stages with tests that fail, hang, or fail now and then."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_side_by_side_or_not_the_same_is_told(project: Project, side_by_side: tu
 
 
 def test_every_test_has_one_stage() -> None:
-    """What make test leaves out, and no other, is in one of the stages of real time; recorded cases alone are in none."""
+    """Tests that make test leaves out, and no others, are in one of the stages of real time; recorded cases alone are in none."""
     makefile = (stages.ROOT / "Makefile").read_text()
     foreign = re.search(r"^FOREIGN := (.*)$", makefile, re.MULTILINE)
     assert foreign is not None

@@ -35,6 +35,6 @@ def findings_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def paragraphs(events: Events, group: str = "billing") -> list[str]:
-    """What explain says, a paragraph each, without the times in front."""
+    """Return the text of explain as paragraphs, without the times in front."""
     words = re.split(r"\n(?=\S)", explain(events, group))
     return [re.sub(r"^[\d:.]+ +", "", " ".join(one.split())) for one in words]

@@ -225,7 +225,7 @@ def test_a_scenario_meets_any_error_of_an_answer() -> None:
 
 
 class Requests:
-    """Of a run what a sign asks for."""
+    """Stand-in for the part of a scenario's run that a matcher of events uses: no request is found."""
 
     def request_of(self, event: dict[str, Any]) -> dict[str, Any] | None:
         return None

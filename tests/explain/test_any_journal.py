@@ -22,7 +22,7 @@ JOURNALS = [crashed().events, stuck().events, hung(told=True).events, evil().eve
 
 
 def everything(events: list[Any], group: str = "billing") -> None:
-    """All that can be asked for; the pictures parse, lines fit."""
+    """Make every text and picture of the group: the pictures parse, lines fit."""
     past = history(events, group)
     assert past.first_ms <= past.last_ms
     for generation in (None, 1, 2):

@@ -1,4 +1,4 @@
-"""What explain says of groups with a cooperative assignor: each partition that moves costs a second rebalance."""
+"""Explanations of groups with a cooperative assignor: each partition that moves costs a second rebalance."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def rebalance(first: Cooperative, second: Cooperative, plan: dict[Cooperat
 
 
 def because(kafka: Cluster) -> list[str]:
-    """Why each rebalance began."""
+    """Return the cause of each rebalance of the group."""
     lines = kafka.group("billing").history().rebalances
     return [" ".join([one.cause.kind, one.cause.metadata]).strip() for one in lines]
 

@@ -1,5 +1,5 @@
-"""What explain says of a consumer group of KIP-848: what moved its epoch, what its members were refused, what was on "
-"meanwhile."""
+"""Explanations of a consumer group of KIP-848: causes of its epochs, requests that were refused to its members, partitions that were
+unassigned meanwhile."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def fetch(member: Consumer, offset: int, partition: int) -> None:
 
 
 def told(kafka: Cluster) -> list[str]:
-    """What is told, a paragraph each, without the times."""
+    """Return the text of explain as paragraphs, without the times."""
     words = re.split(r"\n(?=\S)", explain(kafka.journal.events, "g"))
     return [re.sub(r"^[\d:.]+ ", "", " ".join(one.split())) for one in words]
 

@@ -1,4 +1,4 @@
-"""What held a rebalance up: one function, of which explanations and the pipeline's findings speak."""
+"""Members that hold a rebalance up: one function for explanations and the pipeline's findings."""
 
 from __future__ import annotations
 

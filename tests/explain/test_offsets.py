@@ -1,4 +1,4 @@
-"""What explain says of committed offsets that moved otherwise than forward by reading."""
+"""Explanations of committed offsets that moved otherwise than forward by reading."""
 
 from __future__ import annotations
 
@@ -239,17 +239,17 @@ async def test_lost_records_are_not_delivered_again(kafka: Cluster, app: Member)
 
 
 class Latest:
-    """What a consumer with auto.offset.reset=latest where its group has no committed offset."""
+    """Consumer with auto.offset.reset=latest whose group has no committed offset, as far as its requests show."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
 
     async def looks(self) -> None:
-        """It learns how many partitions the topic has."""
+        """Send Metadata for the topic, from which the consumer learns the number of its partitions."""
         await self.wire.send(MetadataRequest([MetadataRequestTopic(name="orders")]), 9)
 
     async def begins(self, *partitions: int) -> dict[int, int]:
-        """It asks where these logs end, and reads on from there."""
+        """Look up the log end offsets with ListOffsets and fetch from there; return them by partition."""
         asked = [ListOffsetsPartition(partition, timestamp=-1) for partition in partitions]
         answer = await self.wire.send(ListOffsetsRequest(-1, topics=[ListOffsetsTopic("orders", asked)]), 5)
         found = {one.partition_index: one.offset for one in answer.topics[0].partitions}

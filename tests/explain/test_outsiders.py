@@ -1,4 +1,4 @@
-"""What a test's handle, an administrator or a client outside of the group did is reported as theirs, and not as a member's."""
+"""Changes by a test's handle, an administrator or a client outside of the group are reported as theirs, not as a member's."""
 
 from __future__ import annotations
 

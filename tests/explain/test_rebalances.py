@@ -1,4 +1,4 @@
-"""What a rebalance is: from steps made by hand, and from the records that a log alone holds."""
+"""Definition of a rebalance: from steps made by hand, and from the records of a log alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def group(state: str, generation: int, *members: str) -> GroupSnapshot:
 
 
 def read(*steps: tuple[int, GroupSnapshot | None, GroupSnapshot | None, Kind]) -> tuple[list[list[str]], list[Phases]]:
-    """What each step did, and the rebalances."""
+    """Return the turns that each step made, and the rebalances."""
     reader = Rebalances(Phases)
     turns = [
         [turn for turn, _ in reader.take(GroupStep(at, old, new, Cause(kind, at)))] for at, old, new, kind in steps

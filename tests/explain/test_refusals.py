@@ -40,7 +40,7 @@ def told(kafka: Cluster) -> str:
 
 
 def last_ms(kafka: Cluster, client: str) -> int:
-    """When a client sent its last request."""
+    """Return the time of a client's last request."""
     requests = [event for event in kafka.journal.events if event["event"] == "request"]
     return max(event["ts_ms"] for event in requests if event["client_id"] == client)
 

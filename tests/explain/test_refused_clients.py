@@ -1,4 +1,4 @@
-"""Which clients that could not be served concern a group, and how they are counted."""
+"""Clients that could not be served: those that concern a group, and how they are counted."""
 
 from __future__ import annotations
 

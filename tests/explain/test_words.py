@@ -1,4 +1,4 @@
-"""What is said of a group: exact words for journals written by hand."""
+"""Exact words of explain and recent for journals written by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What explain reports of classic groups it reports of consumer, share and streams groups as well: docs/explain.md has the table."""
+"""Reports on classic groups are made of consumer, share and streams groups as well: docs/explain.md has the table."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ TOPIC = "orders"
 
 
 def assignment(partitions: list[int]) -> bytes:
-    """All of one member: these partitions of the topic."""
+    """Return one member's encoded assignment: these partitions of the topic."""
     parts = [ConsumerProtocolAssignmentTopicPartition(TOPIC, partitions)]
     return b"\0\0" + encode(ConsumerProtocolAssignment(assigned_partitions=parts), 0)
 

@@ -49,7 +49,7 @@ class Guard:
 
 
 class Target:
-    """What stands for a cluster."""
+    """Stand-in for a cluster."""
 
     def __init__(self) -> None:
         self.number = 3

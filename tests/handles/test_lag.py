@@ -1,4 +1,4 @@
-"""How far a group is behind, and waits for it: signed, with what nobody owns and what is deleted."""
+"""Lag of a group, and waits for it: signed, with partitions that nobody owns and records that are deleted."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.kafka(topics={"orders": 4})
 
 
 async def test_nothing_that_is_sent_then_is_lost_to_members_that_begin_at_the_end(kafka: Cluster) -> None:
-    """They have the same client id, as aiokafka gives it to them, and are slow to look up where the logs end."""
+    """Members share aiokafka's default client id, and look up the log end offsets late."""
     options = {"bootstrap_servers": kafka.bootstrap, "group_id": "billing", "enable_auto_commit": False}
     options["auto_offset_reset"] = "latest"
     kafka.fault("ListOffsets", delay="200ms")

@@ -1,4 +1,4 @@
-"""What a topic holds, read through its handle: the usual assertion of a producer's test."""
+"""Records of a topic, read through its handle: the usual assertion of a producer's test."""
 
 from __future__ import annotations
 

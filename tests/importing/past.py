@@ -77,7 +77,7 @@ SESSION_MS = 600_000
 
 @dataclass
 class Past:
-    """What happened: who is in which group, in which generation."""
+    """State that the clients left: the members of each group, and their generations."""
 
     members: list[tuple[str, str, str | None, int]] = field(default_factory=list)
     """Group, member id, instance id, generation."""
@@ -87,7 +87,7 @@ class Past:
 
 @dataclass
 class Answers:
-    """What a broker says of everything, in a form that can be compared."""
+    """Answers of a broker to requests about everything, in a form that can be compared."""
 
     groups: dict[str, Any] = field(default_factory=dict)
     offsets: dict[str, Any] = field(default_factory=dict)
@@ -349,7 +349,7 @@ async def offsets_of(wire: Wire, group: str) -> dict[tuple[str, int], tuple[int,
 
 
 async def unstable_in(wire: Wire, group: str) -> dict[tuple[str, int], tuple[int, str]]:
-    """What OffsetFetch answers of orders-0 and orders-1 to those who want stable offsets alone."""
+    """Return the offsets and errors of OffsetFetch with require_stable for orders-0 and orders-1."""
     asked = OffsetFetchRequestGroup(group, topics=[OffsetFetchRequestTopics("orders", partition_indexes=[0, 1])])
     answer = (await wire.send(OffsetFetchRequest(groups=[asked], require_stable=True), 8)).groups[0]
     assert answer.error_code == Err.NONE

@@ -1,4 +1,4 @@
-"""What was described becomes groups that clients and Kafka's tools meet as they were: in Python, and by `broker-sim serve`."""
+"""Groups that were described are imported as clients and Kafka's tools saw them: in Python, and by `broker-sim serve`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def snapshot(state: ClusterState) -> list[tuple[str, int, int]]:
 
 
 async def refusal(cluster: Cluster, text: str) -> str:
-    """Why it isn't imported; the cluster is as it was."""
+    """Return the reason why a text isn't imported; assert that the cluster is unchanged."""
     before = snapshot(cluster.state)
     with pytest.raises(UsageError) as caught:
         apply(cluster.state, cluster.runtime, read_describe(text))
@@ -118,7 +118,7 @@ async def test_it_is_in_the_log_and_outlives_the_cluster(tmp_path: Path) -> None
 
 
 async def test_into_a_cluster_that_is_at_work() -> None:
-    """Its other groups stay, and topics grow to what is needed."""
+    """The cluster's other groups stay, and topics get as many partitions as are needed."""
     async with Cluster(topics={"orders": 1}, config={"offsets.topic.num.partitions": 1}) as cluster:
         kafka = Kafka("4.1", "sim", {1: cluster.bootstrap}, "before")
         wire = await Wire.connect(cluster.bootstrap)

@@ -1,4 +1,4 @@
-"""Whatever is in the file or the log: groups or one clear error, never anything else."""
+"""Damaged files and logs: groups or one clear error, never anything else."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def sized(data: bytes) -> bytes:
 
 
 class Seen:
-    """What a cluster on a directory says."""
+    """View of a cluster on a directory, through its clients."""
 
     def __init__(self, cluster: Cluster, wire: Wire) -> None:
         self.cluster, self.wire = cluster, wire
@@ -63,7 +63,7 @@ class served:
 
 
 async def refused(directory: Path, **options: Any) -> str:
-    """Why a cluster doesn't start there; the directory is as it was."""
+    """Return the reason why a cluster doesn't start on the directory; assert that the directory is unchanged."""
     before = contents(directory)
     with pytest.raises(ClusterError) as caught:
         await Cluster(data_dir=directory, **options).start()
@@ -390,7 +390,7 @@ async def test_a_torn_end_is_no_obstacle(tmp_path: Path) -> None:
 
 
 async def test_nothing_of_it_expires_nor_is_cleaned(tmp_path: Path) -> None:
-    """Its times are old by nature: Kafka's retention would empty it at the first check."""
+    """The batches' times are old by nature: Kafka's retention would delete them at the first check."""
     write_groups(tmp_path, [commit("g", "orders", 0, 1), commit("g", "orders", 0, 2)])
     write_log(tmp_path, "orders", 0, (0, batch_of([(b"k", b"v")], 0)), (1, batch_of([(b"k", b"w")], 1)))
     before = contents(tmp_path)

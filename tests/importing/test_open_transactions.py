@@ -45,7 +45,7 @@ TIMEOUT_MS = {"tx-late": 1000}
 
 @dataclass
 class Killed:
-    """What was open, what the broker says of it when it is up again, and its directory as it was when it was killed."""
+    """Transactions that were open when the broker was killed, its answers after a restart, and its directory as it was at the kill."""
 
     version: str
     producers: dict[str, Producer]
@@ -138,7 +138,7 @@ async def _both(killed: Killed, address: str) -> tuple[list[Any], list[Any]]:
 
 
 async def told(kafka: Kafka) -> list[Any]:
-    """What there is of the transactions, everywhere."""
+    """Return the transactions' state as all APIs show it."""
     await _settled(kafka, 1, "CompleteCommit")  # its marker is written, once more
     rows: list[Any] = []
     for one in (await kafka.watch(DescribeTransactionsRequest(list(IDS)), 0)).transaction_states:

@@ -1,4 +1,4 @@
-"""What other tools print of groups: rpk's and kcl's are read, those of share and streams groups by what they have
+"""Output of other tools on groups: rpk's and kcl's are read, share and streams groups are recognized by their columns
 (tables/share-*, streams-*: recorded from the tools of 4.1.0; rpk, kcl: as their sources print)."""
 
 from __future__ import annotations

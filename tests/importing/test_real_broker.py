@@ -225,7 +225,7 @@ async def test_other_codecs(codec: Codec, tmp_path: Path) -> None:
 
 
 def describe(version: str, bootstrap: str, groups: Sequence[str], *what: str) -> str:
-    """What Kafka's own tool prints of these groups."""
+    """Return the output of Kafka's own tool for these groups."""
     tool = (
         "kafka.admin.ConsumerGroupCommand"
         if version.startswith("3")

@@ -1,4 +1,4 @@
-"""What happened that the ledger does not have: on a machine that is busy with other work, sessions run out that nobody touched."""
+"""Incidents that the ledger does not have: on a machine that is busy with other work, sessions of untouched members expire."""
 
 from __future__ import annotations
 

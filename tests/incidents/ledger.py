@@ -39,7 +39,7 @@ class Event:
 
 @dataclass
 class Act:
-    """What was done to one consumer's process, or what it said. ``did``: started (``detail``: session_ms, instance_id), a command of
+    """Act of or on one consumer's process. ``did``: started (``detail``: session_ms, instance_id), a command of
     `member`, killed, ended (code, a negative signal), assigned (partitions), committed (offsets: partition -> offset), closed."""
 
     at_ms: int

@@ -63,7 +63,7 @@ class Options:
     partitions: int = 0
     reset: str = "earliest"
     metadata_ms: int = 300_000
-    """How often it looks for new partitions."""
+    """Interval in ms at which the client looks for new partitions (metadata.max.age.ms)."""
     transaction: dict[str, Any] = field(default_factory=dict)
     """With an `id` (and `timeout_ms`, `abort_every`) commits are transactions of a producer; confluent alone."""
 
@@ -72,7 +72,7 @@ Place = tuple[str, int]
 
 
 class Client(Protocol):
-    """What the three libraries have in common."""
+    """Common interface of the three libraries."""
 
     def poll(self) -> list[tuple[Place, int, bytes]]: ...
     def assignment(self) -> list[Place]: ...
@@ -82,7 +82,7 @@ class Client(Protocol):
 
 
 class Aiokafka:
-    """Its loop turns in a thread of its own, so that heartbeats go on whatever this thread does."""
+    """Consumer of aiokafka. Its loop runs in a thread of its own, so that heartbeats go on whatever this thread does."""
 
     def __init__(self, options: Options) -> None:
         self._loop = asyncio.new_event_loop()

@@ -1,4 +1,4 @@
-"""Which kinds happen side by side in one cluster."""
+"""Kinds of events that happen side by side in one cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["PLAYS", "Play", "perform"]
 Kind = Callable[[Stage], Awaitable[None]]
 CLIENTS = ("aiokafka", "kafka-python", "confluent")
 MODERN = ("confluent", "java")
-"""Those that speak the protocol of KIP-848."""
+"""Clients that support the protocol of KIP-848."""
 JVM = ("-Xmx256m", "-Xss512k", "-Duser.timezone=UTC")
 STAGGER_S = 2.5
 """Between the starts of two kinds: their processes share a few cores."""
@@ -42,7 +42,7 @@ class Play:
     since: int = 3
     """The first major version of Kafka that can do it."""
     replicas: dict[int, list[int]] | None = None
-    """Of the offsets topic, where it matters; `min_insync` is the topic's."""
+    """Replicas by partition of the offsets topic, where they matter; `min_insync` is the topic's."""
     min_insync: int = 1
     hit: tuple[int, ...] = ()
     """Partitions of it that something is done to: other kinds' groups lie elsewhere."""

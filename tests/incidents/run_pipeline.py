@@ -25,7 +25,7 @@ __all__ = ["findings_of", "pack", "recorded", "scores", "unpack"]
 
 
 def findings_of(folder: Path, out: Path, *, logs: bool = True, client_logs: bool = True) -> list[dict[str, Any]]:
-    """What `broker-sim pipeline run` tells of a folder; `logs`: with what brokers logged, and clients, too, unless told."""
+    """Return the findings of `broker-sim pipeline run` for a folder; `logs`: with the brokers' logs and, by default, the clients'."""
     given: dict[str, Any] = {
         "out": str(out),
         "input": str(folder / "data"),
@@ -71,7 +71,7 @@ def unpack(packed: Path, into: Path) -> Path:
 
 
 def scores(folders: Sequence[Path], *, logs: bool = True) -> Iterator[Score]:
-    """Of each folder, one after the other."""
+    """Yield the score of each folder, one after the other."""
     with tempfile.TemporaryDirectory() as scratch:
         for folder in folders:
             found = findings_of(folder, Path(scratch) / folder.name, logs=logs)

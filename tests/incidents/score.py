@@ -32,7 +32,7 @@ LASTING = ("lag",)
 """Kinds whose time may be any after the event: a group that fell behind stays so."""
 _FREQUENT = frozenset({"storm", "frequent rebalances", "churn"})
 STRETCH_MS = 60_000
-"""What tells of many rebalances may begin with those before: a group that has just been started had its first ones a moment ago."""
+"""Time by which a finding of many rebalances may begin early: a group that has just been started had its first ones a moment ago."""
 FITS: Mapping[str, frozenset[str]] = {
     "crash": frozenset({"session expired", "departed", "churn"}),
     "killed rollout": frozenset({"session expired", "departed", "churn"}),
@@ -79,7 +79,7 @@ class Score:
     healthy: list[tuple[Event, bool]] = field(default_factory=list)
     """Each healthy event, and whether its group had a false alarm."""
     sentences: list[Sentence] = field(default_factory=list)
-    """Of all findings but those that nothing is unusual."""
+    """Sentences of all findings, except those that nothing is unusual."""
 
     @property
     def missed(self) -> list[Verdict]:
@@ -87,7 +87,7 @@ class Score:
 
     @property
     def false(self) -> list[Sentence]:
-        """Those above a note that say what did not happen."""
+        """Sentences of findings above a note that are not true."""
         return [one for one in self.sentences if one.true is False and one.found["severity"] in ALARMS]
 
 

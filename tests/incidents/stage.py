@@ -36,11 +36,11 @@ __all__ = ["Group", "Member", "Stage", "now_ms", "offsets_partition"]
 
 OFFSETS = "__consumer_offsets"
 STATES = ("__transaction_state", "__share_group_state")
-"""Of coordinators, too: an operator's copy has them."""
+"""Topics of the other coordinators: an operator's copy has them, too."""
 _CHANCE: ContextVar[random.Random] = ContextVar("chance")
 TICK_S = 0.2
 JOIN_S = 90.0
-"""How long a group may take until all its partitions are given out, on a machine that is busy with other work."""
+"""Seconds that a group may take until all its partitions are assigned, on a machine that is busy with other work."""
 WORDS = (
     *("billing", "audit", "orders", "payments", "ledger", "search", "mail", "stock", "prices", "routes"),
     *("fraud", "invoices", "returns", "carts", "clicks", "geo", "feeds", "alerts", "quotes", "trips"),
@@ -97,7 +97,7 @@ class Member:
         self.group.facts.acts.append(Act(now_ms() if at_ms is None else at_ms, self.options.client_id, did, detail))
 
     def _java(self) -> list[str]:
-        """Its log has the layout of Kafka's own tools, which many services copy."""
+        """Return the command of a Java client, whose log has the layout of Kafka's own tools, which many services copy."""
         version = self.group.stage.kafka.version
         name = "Sharer" if self.options.protocol == "share" else "Member"
         classes = java_program(version, ROOT / "tests" / "incidents" / f"{name}.java")
@@ -228,7 +228,7 @@ class Group:
         await asyncio.gather(*(one.close() for one in self.members))
 
     async def grow(self, partitions: int) -> None:
-        """Its topic gets so many partitions in all, and records in each of them."""
+        """Increase the number of the topic's partitions to ``partitions``; records are written to each of them."""
         asked = [NewPartitions(self.topic, partitions)]
         await asyncio.to_thread(self.stage.admin.create_partitions(asked)[self.topic].result, 30)
         self.partitions = partitions
@@ -238,7 +238,7 @@ class Group:
 
     @contextlib.contextmanager
     def event(self, kind: str, did: str, *, healthy: bool = False, **detail: Any) -> Iterator[Event]:
-        """What happens within goes into the ledger, with its start and its end."""
+        """Write what happens in the block into the ledger as an event, with its start and its end."""
         with self.stage.event(kind, did, healthy=healthy, group=self.name, **detail) as event:
             event.log_partitions = [self.facts.log_partition]
             yield event
@@ -246,7 +246,7 @@ class Group:
 
 @dataclass
 class Traffic:
-    """What is written to a topic: records a second, in turn to each partition."""
+    """Records that are written to a topic: a rate per second, in turn to each partition."""
 
     topic: str
     partitions: int
@@ -403,7 +403,7 @@ class Stage:
         return next(one for one in self._traffic if one.topic == topic)
 
     async def look_at(self, topic: str) -> None:
-        """What is written to may have more partitions than before: a producer that does not know one refuses its records."""
+        """Refresh the producer's metadata of a topic that may have more partitions: records to an unknown partition are refused."""
         await asyncio.to_thread(self._producer.list_topics, topic, 20)
 
     async def _write(self) -> None:

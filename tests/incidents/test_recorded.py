@@ -1,4 +1,4 @@
-"""What the pipeline tells of incidents on real brokers that are kept here: no brokers needed. `make incidents` makes more of them."""
+"""Findings of the pipeline on recorded incidents of real brokers: no brokers needed. `make incidents` makes more of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.incidents.run_pipeline import recorded, scores, unpack
 from tests.incidents.score import Score, told
 
 RECALL = 0.97
-"""Of all that was done, so much is told at least: 42 of 43. All 43 were when this was written."""
+"""Least share of the incidents that are found: 42 of 43. All 43 were when this was written."""
 FALSE_ALARMS = 0
 """So many there are at most."""
 

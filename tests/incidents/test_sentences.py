@@ -162,7 +162,7 @@ def test_a_client_joins_again_by_itself_where_its_coordinator_was_in_trouble() -
 
 
 def test_the_session_of_a_member_that_does_not_poll_may_expire_under_kip_848() -> None:
-    """Its member id is a UUID, so the broker's line does not show which client it was."""
+    """A member id is a UUID, so the broker's line does not show which client it was."""
     line = Witness(T0 + 28_000, "billing", "removed", name="Nu9zdEw8Tl68k5MfwnkUnA")
     late = event("poll expiry", 10, 40, client="billing-1", max_poll_ms=10_000)
     truth = ledger(*TWO, events=(late,), kind="consumer")

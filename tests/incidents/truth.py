@@ -1,4 +1,4 @@
-"""What really happened, to be asked: the lives of a ledger's processes, what they committed, and what brokers logged beside it.
+"""Truth that findings are checked against: the lives of a ledger's processes, their commits, and the brokers' log lines.
 
 A process lives from its start until it is killed, dies or has closed. What a client commits is known when it has the answer, a little
 after the record's time. Brokers' lines are a second witness: of members that they removed, and of generations.
@@ -19,7 +19,7 @@ from tests.incidents.ledger import Act, Event, Ledger
 __all__ = ["Life", "Truth", "Witness", "drops", "witnesses"]
 
 HEARTBEAT_MS = 1500
-"""Of all members: a session may end so much earlier than a process' death and its session timeout say."""
+"""Heartbeat interval of all members: a session may end so much earlier than a process' death and its session timeout say."""
 SLACK_MS = 3000
 """So far may the clocks of a process, of its death and of a broker's timer be apart."""
 LATE_MS = 20_000
@@ -76,7 +76,7 @@ _GENERATION = (
 
 
 def witnesses(folder: Path) -> Iterator[Witness]:
-    """What the brokers of a folder logged about members and generations. Lines are UTC, as the brokers' JVMs were told."""
+    """Yield the brokers' log lines in a folder about members and generations. Lines are UTC, as the brokers' JVMs were told."""
     for log in sorted((folder / "logs" / "brokers").glob("*/server.log")):
         for line in log.read_text(errors="replace").splitlines():
             stamp = _STAMP.match(line)
@@ -101,7 +101,7 @@ class Truth:
     # ---- events
 
     def events(self, group: str | None, at_ms: float, *kinds: str, late_ms: int = LATE_MS) -> list[Event]:
-        """Those of these kinds (of any, for none) that happened to a group about then; healthy ones, too."""
+        """Return events of these kinds (of any, for none) that happened to a group about then; healthy ones, too."""
         return [
             event
             for event in self.ledger.events
@@ -124,7 +124,7 @@ class Truth:
         return [act for act in self.ledger.groups[group].acts if not did or act.did in did]
 
     def lives(self, group: str, client: str | None = None) -> list[Life]:
-        """Of one client id, or of all of a group's, in the order of their starts."""
+        """Return the lives of one client id, or of all of a group's, in the order of their starts."""
         by_client: dict[str, list[Life]] = defaultdict(list)
         for act in self.acts(group):
             mine = by_client[act.client]
@@ -203,7 +203,7 @@ class Truth:
 
 
 def _live(mine: list[Life], act: Act) -> None:
-    """What an act says of a client's lives."""
+    """Apply an act to the lives of a client."""
     last = mine[-1]
     if act.did == "assigned" and act.detail["partitions"] and last.assigned_ms is None:
         last.assigned_ms = act.at_ms

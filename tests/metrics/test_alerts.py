@@ -25,7 +25,7 @@ RULES = Path(__file__).with_name("rules.yml")
 EVERY_S = 15
 SCRAPES = 17  # 4 minutes
 STUCK = range(60, 150)
-"""When the offsets partition is below min.insync.replicas, in s."""
+"""Seconds at which the offsets partition is below min.insync.replicas."""
 
 
 async def _scrapes() -> list[dict[Sample, float]]:
@@ -52,12 +52,12 @@ async def _scrapes() -> list[dict[Sample, float]]:
 
 
 def _exported(text: str) -> str:
-    """What an exporter of the whole cluster shows."""
+    """Return the lines that an exporter of the whole cluster has."""
     return "".join(f"{line}\n" for line in text.splitlines() if line.startswith("kafka_consumergroup_"))
 
 
 def _prometheus(scrapes: list[dict[Sample, float]], expected: dict[str, list[dict[str, Any]]], folder: Path) -> str:
-    """What Prometheus finds wrong with these alerts, by the time in s at which they fire, and with none at the other scrapes."""
+    """Return promtool's errors if the alerts don't fire exactly at these times in s, and at no other scrape; otherwise ""."""
     series = sorted({sample for scrape in scrapes for sample in scrape})
     inputs = [
         {

@@ -52,7 +52,7 @@ rules:
   name: kafka_$1_$2_$3_count
   labels: {"$4": "$5"}
 """
-"""What Strimzi's rules make of the MBeans, and the coordinator's metrics, which they leave out."""
+"""Strimzi's rules for the MBeans, and rules for the coordinator's metrics, which Strimzi leaves out."""
 
 PACED = re.compile(
     "kafka_network_requestmetrics_.*|kafka_server_socket_server_metrics_.*|kafka_server_brokertopicmetrics_totalfetchrequests_total"

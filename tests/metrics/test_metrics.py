@@ -1,4 +1,4 @@
-"""What a scrape shows of brokers, partitions, requests and groups, and how it is asked for."""
+"""Metrics of brokers, partitions, requests and groups, and the scrapes that return them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many bugs a general sweep finds that nobody planted for it: mutants of the brokers' rules, made by a program, and the score.
+"""Mutation score of a general sweep: the share of mutants of the brokers' rules, made by a program, that the sweep finds.
 
     make mutants ARGS='--count 60 --budget 60 --seed 1'
 

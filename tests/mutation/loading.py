@@ -68,7 +68,7 @@ def load_with(mutant: Mutant) -> None:
 
 
 class Hits:
-    """Which statements have run."""
+    """Record of the statements that have run."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, int]] = []
@@ -79,7 +79,7 @@ class Hits:
         self._ran[:] = bytes(len(self.lines))
 
     def take(self) -> bytes:
-        """What has run since; a byte for each of ``lines``."""
+        """Return a byte for each of ``lines``, not 0 if the statement has run since the last call or `begin`, and begin anew."""
         ran = bytes(self._ran)
         self.begin()
         return ran
@@ -91,14 +91,14 @@ class Hits:
         return ast.fix_missing_locations(tree)
 
     def number(self, file: str, line: int) -> int:
-        """Of a new statement."""
+        """Add a new statement; return its index in ``lines``."""
         self.lines.append((file, line))
         self._ran.append(0)
         return len(self.lines) - 1
 
 
 def note_statements(files: Iterable[str]) -> Hits:
-    """Of these files of broker_sim. Raises as `load_with`."""
+    """Instrument these files of broker_sim when they are imported; return the record of their statements. Raises as `load_with`."""
     import builtins
 
     hits, wanted = Hits(), {ROOT / file: file for file in files}

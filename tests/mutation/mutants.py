@@ -136,7 +136,7 @@ class _Place:
 
 
 def all_mutants(rooms: tuple[str, ...] = ROOMS) -> list[Mutant]:
-    """Of all modules of these rooms, by file and place."""
+    """Return the mutants of all modules in these folders, in order of file and position."""
     found: list[Mutant] = []
     for room in rooms:
         for path in sorted((ROOT / room).rglob("*.py")):
@@ -325,7 +325,7 @@ _SKIPPED = ("annotation", "returns", "decorator_list", "type_params")
 
 
 def _nodes(statement: ast.stmt) -> Iterator[tuple[ast.AST, _Field, ast.AST]]:
-    """All that stands in a statement but in the blocks of it: owner, field, node."""
+    """Yield the nodes of a statement except those in its blocks: owner, field, node."""
     todo: list[ast.AST] = [statement]
     while todo:
         owner = todo.pop()

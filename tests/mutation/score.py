@@ -57,7 +57,7 @@ class Baseline:
     """Files that the brokers have; None for any."""
 
     def runs_for(self, mutant: Mutant) -> list[int]:
-        """Those that can tell it from the original."""
+        """Return the runs that can tell the mutant from the original."""
         if not mutant.statement:
             return list(range(len(self.cpu_s)))
         return self.reached.get((mutant.file, mutant.statement), [])
@@ -209,7 +209,7 @@ def _end_at_failure(tell: Callable[[dict[str, Any]], None], row: dict[str, Any])
 
 
 def child_rows(work: Callable[[Callable[[dict[str, Any]], None]], None], wall_s: float) -> Iterator[dict[str, Any]]:
-    """What a forked process tells, row by row; ``{"died": why}`` where it ends otherwise than by itself."""
+    """Run ``work`` in a forked process and yield the rows that it reports; ``{"died": why}`` if it does not end by itself."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -265,7 +265,7 @@ def child_rows(work: Callable[[Callable[[dict[str, Any]], None]], None], wall_s:
 def score(
     mutants: Sequence[Mutant], base: Baseline, progress: Callable[[Scored], object] = lambda one: None
 ) -> list[Scored]:
-    """All of them, one after the other."""
+    """Look for each of the mutants, one after the other."""
     found = []
     for mutant in mutants:
         one = look_for(mutant, base)

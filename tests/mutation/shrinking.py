@@ -1,4 +1,4 @@
-"""How small failures become: mutants that a general sweep finds, each with the first run that fails, made small.
+"""Sizes of shrunk failures: mutants that a general sweep finds, each with the first run that fails, made small.
 
     PYTHONHASHSEED=0 python -m tests.mutation.shrinking --count 50 --rows shrunk.jsonl
 

@@ -44,7 +44,7 @@ def bare_python(directory: Path, without: Sequence[str] = ()) -> Path:
 
 
 def environment(python: Path, **extra: str) -> dict[str, str]:
-    """Of a process that uses Spark with ``python`` as its workers'."""
+    """Return the environment of a process that uses Spark with ``python`` as its workers' interpreter."""
     from broker_sim.pipeline.session import find_java
 
     mine = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_", "PYTHON"))}

@@ -32,8 +32,8 @@ MARK = "~"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is done to a log. ``how``: `whole`, `cut`, `compacted` or `cleaned` (without tombstones); ``share``: to how much of its
-    batches, in 1/1000."""
+    """Change of a log. ``how``: `whole`, `cut`, `compacted` or `cleaned` (without tombstones); ``share``: leading
+    part of its batches that is concerned, in 1/1000."""
 
     how: str
     share: int = 0

@@ -28,7 +28,7 @@ JAM_S = 40
 
 @dataclass
 class Truth:
-    """What a script did: times in ms since 1970."""
+    """Ground truth of a script's run: times in ms since 1970."""
 
     journal: Path
     data: Path

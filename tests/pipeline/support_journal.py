@@ -72,7 +72,7 @@ def rows(table: Any, *order: str) -> list[dict[str, Any]]:
 
 
 def picked(table: Iterable[Mapping[str, Any]], *names: str) -> list[tuple[Any, ...]]:
-    """These columns of rows."""
+    """Return the named columns of each row."""
     return [tuple(row[name] for name in names) for row in table]
 
 
@@ -250,7 +250,7 @@ SCENARIOS = sorted(
     for path in shipped().glob("*.yaml")
     if path.stem != "join-storm" and not path.stem.startswith("transaction-")
 )
-"""Those that take little time, of consumer groups; those of transactions are played in test_transaction_tables.py."""
+"""Scenarios of consumer groups that take little time; those of transactions are played in test_transaction_tables.py."""
 
 
 def all_played() -> dict[str, list[Event]]:
@@ -259,7 +259,7 @@ def all_played() -> dict[str, list[Event]]:
 
 
 def mark_ms(events: Iterable[Mapping[str, Any]], text: str) -> int:
-    """When a scenario's step began."""
+    """Return the time at which a scenario's step began."""
     return next(event["ts_ms"] for event in events if event["event"] == "mark" and event["text"] == text)
 
 

@@ -1,4 +1,4 @@
-"""Where a group begins to read at a log's end, as auto.offset.reset=latest does: the table offset_skips, and what is found."""
+"""Groups that begin to read at a log's end, as with auto.offset.reset=latest: the table offset_skips, and its findings."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_new_partition_begun_at_its_end_skips_records_and_a_groups_first_start
 
 
 def test_explain_and_the_table_have_one_reader(duck: DuckSession) -> None:
-    """What one says the other says."""
+    """Sentences of explain and rows of the table agree."""
     events = at_the_end().events
     told = [one.text for one in history(events, "billing").incidents if "begins to read" in one.text]
     found = rows(offset_skips(duck.of_arrow(arrow(events))), "at_ms")

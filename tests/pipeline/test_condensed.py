@@ -40,7 +40,7 @@ TABLES = (
     *(GROUPS, LAG, OFFSET_REGRESSIONS, OFFSET_DELETIONS, COORDINATOR_HOTSPOTS, OFFSET_RESETS),
     *(TRANSACTIONS, COORDINATOR_MOVES, REBALANCES, MEMBER_CHURN, OFFSET_STALLS),
 )
-"""Those that have commits; the pauses that `stuck_partitions` has are compared below."""
+"""Tables that are made of commits; the pauses of `stuck_partitions` are compared below."""
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +224,7 @@ def test_a_group_that_commits_in_transactions_is_no_larger(duck: DuckSession) ->
 
 
 def by_row(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What `Pace` says of one group, from all of its commits one by one: the definition."""
+    """Return the rows of `Pace` for one group, from all of its commits one by one: the definition."""
     moments: list[list[int]] = []  # ms, place, step, whether it follows
     offsets: dict[tuple[str, int], int] = {}
     marked = True

@@ -48,7 +48,7 @@ def connector() -> None:
 
 @pytest.fixture(scope="module")
 def clusters() -> Iterator[dict[str, ClusterThread]]:
-    """They live as long as the module: Spark keeps its producers and consumers, and would look for them."""
+    """Clusters that run as long as the module: Spark keeps its producers and consumers, which would look for them."""
     config = {"group.initial.rebalance.delay.ms": 0}
     running = {version: ClusterThread(BROKERS, as_version=version, config=config).start() for version in VERSIONS}
     for kafka in running.values():
@@ -403,7 +403,7 @@ def topic_version(request: pytest.FixtureRequest) -> str:
 
 
 class Seen:
-    """What a stream delivered: its batches in order, each row a (topic, partition, offset)."""
+    """Batches that a stream delivered, in order, each row a (topic, partition, offset)."""
 
     def __init__(self) -> None:
         self.batches: list[list[tuple[str, int, int]]] = []
@@ -504,7 +504,7 @@ def leader_id(kafka: ClusterThread, topic: str, index: int) -> int:
 
 
 def leader_of(kafka: ClusterThread, topic: str, index: int) -> str:
-    """Its leader's ``host:port``."""
+    """Return the ``host:port`` of the partition's leader."""
     return str(kafka.broker(leader_id(kafka, topic, index)).address)
 
 
@@ -533,5 +533,5 @@ def requests(kafka: ClusterThread, api: str, topic: str) -> list[dict[str, Any]]
 
 
 def apis(kafka: ClusterThread, since: int) -> set[str]:
-    """What was asked after event ``since``."""
+    """Return the APIs of the requests after event ``since``."""
     return {row["api"] for row in kafka.journal.since(since) if row["event"] == "request"}

@@ -219,7 +219,7 @@ def nameless(waits: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
 
 
 def claims(rebalances: list[dict[str, Any]]) -> Iterator[str]:
-    """What rows of changed logs have that is not in the whole log's. A row that is not `whole` says by this what it can't know."""
+    """Yield differences of changed logs' rows from the whole log's rows; of rows that are not `whole`, only causes that they claim."""
     whole: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
     for row in rebalances:
         group, change = original(row["group"])

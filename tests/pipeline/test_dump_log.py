@@ -164,7 +164,7 @@ class Written:
 
 
 def comparable(row: Row, told: Row) -> Row:
-    """What the tool tells too; it leaves tagged fields out that are 0."""
+    """Return the fields of a row that the tool prints, too; it omits tagged fields that are 0."""
     mine = {name: row[name] for name in told}
     if told.get("members") is not None:
         mine["members"] = [

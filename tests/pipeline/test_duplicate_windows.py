@@ -88,7 +88,7 @@ def by_hand() -> dict[str, Book]:
 
 
 def a_zombie() -> Book:
-    """one is out of the group and reads on: what it reads is its old generation's."""
+    """Return a journal in which member ``one`` is no longer in the group and reads on: its reads belong to its old generation."""
     zombie = Book()
     one, two = member("one", "orders-0"), member("two", "orders-0")
     owns(zombie, 1, one)
@@ -105,7 +105,7 @@ def a_zombie() -> Book:
 
 
 def two_groups() -> Book:
-    """Of one client id: Fetches tell nothing, commits would."""
+    """Return a journal of two groups with one client id: Fetch requests do not show the group, commits would."""
     shared = Book()
     for group in ("billing", "audit"):
         owns(shared, 1, member(f"{group}-1", "orders-0", client="app"), group=group)
@@ -203,7 +203,7 @@ def test_scenarios_whose_clients_report_what_they_read(spark: Any) -> None:
 
 
 def covered(table: list[dict[str, Any]], end: str) -> Counter[tuple[str, int]]:
-    """How many windows each offset lies in."""
+    """Return the number of windows that contain each offset."""
     return Counter(
         (f"{row['topic']}-{row['partition']}", at) for row in table for at in range(row["from_offset"], row[end] or 0)
     )
@@ -235,7 +235,7 @@ def a_hard_life(seed: int) -> tuple[list[dict[str, Any]], Counter[tuple[str, int
 
 
 def test_consumers_that_keep_a_ledger(spark: Any) -> None:
-    """Where owners are known to have gone on the windows are the ledger, offset by offset; what was only sent is an upper bound."""
+    """Windows with evidence other than fetches equal the ledger, offset by offset; windows by fetches are an upper bound."""
     runs = {f"seed-{seed}": a_hard_life(seed) for seed in (1,)}
     table = by_run(duplicate_windows(frame(spark, **{name: events for name, (events, _) in runs.items()})), "at_ms")
     for name, (_, again) in runs.items():

@@ -96,7 +96,7 @@ def both(spark: Any, duck: DuckSession, tmp_path_factory: pytest.TempPathFactory
 
 
 def _views(events: Any, log: Any, ends: Any, window_ms: int) -> dict[Any, Callable[[], Any]]:
-    """What is no table of its own: what others are made of, and what a run makes where it has no log."""
+    """Return intermediate frames that are no tables: inputs of tables, and those that a run makes without a log."""
     from broker_sim.pipeline.tables.lag import lag
 
     told = journal_log(events)
@@ -212,7 +212,7 @@ def _member(chance: random.Random, name: str) -> dict[str, Any]:
 
 
 def some_ends(seed: int) -> list[dict[str, Any]]:
-    """Of two of the three partitions that `a_log` commits to, from before the first commit on."""
+    """Return log ends of two of the three partitions that `a_log` commits to, from before the first commit on."""
     chance = random.Random(seed)
     return [
         {"run_id": f"{seed}-{run}", "source": "log", "topic": "orders", "partition": partition, "at_ms": T0 + at, "end": end * 7,
@@ -275,7 +275,7 @@ def test_every_table(both: Both, tmp_path: Path) -> None:
 
 
 def some_lines(seed: int) -> list[dict[str, Any]]:
-    """What brokers and clients may have said of what `a_log` holds: each kind of line, about any group and partition."""
+    """Return log lines of brokers and clients about the contents of `a_log`: each kind of line, about any group and partition."""
     chance, made = random.Random(seed), []
     for number in range(300):
         source, kinds = chance.choice([("broker", list(broker_lines.KINDS)), ("client", list(client_lines.KINDS))])

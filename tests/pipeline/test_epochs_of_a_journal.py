@@ -50,7 +50,7 @@ def tables(source: Path, out: Path) -> dict[str, list[Row]]:
 def both(
     tmp_path: Path, play: Callable[[Cluster], Awaitable[object]], **options: Any
 ) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
-    """Of one run the tables of its journal, and those of its log."""
+    """Return the tables of a run's journal, and those of its log."""
 
     async def run() -> None:
         places = {"data_dir": tmp_path / "run" / "data", "journal": tmp_path / "run" / "journal"}
@@ -65,7 +65,7 @@ def both(
 
 
 def known(column: str, value: Any) -> Any:
-    """What a log has, too: of members that an epoch lacked until they were removed it has no reason."""
+    """Return a column's value as a log has it: without the reason why an epoch waited for members that were removed."""
     if column != "waits" or value is None:
         return value
     return [{name: wait[name] for name in ("ms", "who", "clients")} for wait in value]
@@ -91,7 +91,7 @@ def same(journal: dict[str, list[Row]], log: dict[str, list[Row]]) -> None:
 
 
 def assigned(told: dict[str, list[Row]]) -> list[tuple[Any, ...]]:
-    """Who had what from when to when, was to give it up, or waited for it; partitions without their topics, which a log has by ids."""
+    """Return client, times, and partitions that it had, was to revoke, or waited for; without topics, which a log has by ids."""
     log = sorted(told["offset_log"], key=lambda row: (row["log_partition"], row["log_offset"]))
     rows = assignments([row for row in log if re.match(TYPES, row["record_type"] or "")], {})
     found = []

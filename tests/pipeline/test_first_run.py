@@ -31,7 +31,7 @@ def of_table(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def periods(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of `stuck_partitions`, after a look that a watch of the same events finds the same."""
+    """Return the periods of `stuck_partitions`; assert that a watch of the same events reports them, too."""
     found = of_table(events)
     said: list[str] = []
     StuckAlerts(said.append).add_rows(arrow(events).to_pylist())

@@ -22,7 +22,7 @@ STABLE = "  - when: {group: billing, state: Stable, members: 3}\n    within: 180
 
 
 def rollout(version: str, how: str, *, static: bool = False, numbers: tuple[int, ...] = (1, 2, 3)) -> str:
-    """``how``: the action that ends an old consumer; ``numbers``: those that are replaced."""
+    """Return a scenario of a rollout. ``how``: the action that ends an old consumer; ``numbers``: consumers that are replaced."""
 
     def client(age: str, n: int, more: str) -> str:
         return CLIENT.format(name=f"{age}-{n}", more=(f", instance_id: {age}-pod-{n}" if static else "") + more)

@@ -58,7 +58,7 @@ class Follower:
         self.stream = OffsetsStream(self.options, self.table)
 
     def cleaned(self) -> int:
-        """How many segments that were there have gone."""
+        """Return the number of seen segments that have been deleted."""
         return sum(not Path(path).exists() for path in self.files)
 
 

@@ -1,4 +1,4 @@
-"""What a log alone says of offsets that stand still, of groups whose coordinator assigns, and of transactions; and the sentences."""
+"""Findings from a log alone: offsets that stand still, groups whose coordinator assigns, transactions; and their sentences."""
 
 from __future__ import annotations
 
@@ -352,7 +352,7 @@ def test_a_record_that_kills_consumers_holds_up_the_other_partitions(
 
 
 def test_a_group_without_records_to_read_is_not_held_up_by_one() -> None:
-    """Its members are killed and come back in a rollout, and nothing is produced to its topic."""
+    """A rollout in which members are killed and come back, while nothing is produced to the group's topic."""
     dead = [rebalance(1000 * at, 10, cause="session timeout", generation=at) for at in range(1, 5)]
     given = facts(stalls=[stall(generations=4, pending=None, moved=0)], rebalances=dead)
     found = next(one for one in findings(given) if one.kind == "poison")
@@ -518,7 +518,7 @@ def test_where_no_line_shows_the_end_of_a_stuck_period_the_next_commit_is_the_la
 
 
 def moves(*rows: tuple[int, float, float | None]) -> list[str]:
-    """What is found of moves: partition, when (s), and the last record before, where no broker logged it."""
+    """Return the findings about moves: partition, time (s), and time of the last record before, where no broker logged the move."""
     given = [
         row(
             COORDINATOR_MOVES.names, log_partition=at, at_ms=T0 + round(now * 1000), to_epoch=1, unclean=False,

@@ -1,4 +1,4 @@
-"""Why a rebalance began where no journal says so: brokers' lines, and what was committed before members were gone."""
+"""Causes of rebalances without a journal: from brokers' log lines, and from commits before members were gone."""
 
 from __future__ import annotations
 

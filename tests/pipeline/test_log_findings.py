@@ -1,4 +1,4 @@
-"""What is told of rebalances where there is a log and no journal: what the records show, and no alarm at what is healthy."""
+"""Findings about rebalances with a log and without a journal: facts in the records, and no alarm about healthy groups."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Log:
         return name, f"{name}-{UUIDS}{self.lives.setdefault(client, len(self.lives)):02d}"
 
     def told(self, *kinds: str) -> list[Finding]:
-        """What is found in it."""
+        """Return the findings in the log, of these kinds or of all."""
         rows = list(rebalances_of(self._json()))
         columns = ("started_ms", "timed_out", "preparing_ms", "error", "cause_detail", "closed_ms", "missing_before")
         known = [{**dict.fromkeys(columns), **row} for row in rows]
@@ -138,7 +138,7 @@ def test_a_member_that_does_not_rejoin_is_a_note_with_what_is_unknown() -> None:
 
 
 def by_epochs(kind: str, *steps: tuple[int, str, str, str]) -> list[Finding]:
-    """What is found in a group of that type whose members come (+) and go (-): seconds, sign, client id, member id."""
+    """Return findings of departed members in a group of that type whose members come (+) and go (-): s, sign, client id, member id."""
     rows, present = [], []
     for epoch, (now, sign, client, member) in enumerate(steps, 1):
         before, cause = list(present), "join" if sign == "+" else "departed"

@@ -75,7 +75,7 @@ HELD = [at for at in STEADY if not 40 < at < 65]
 
 
 def hit(group: str, partition: int = 3, shift: float = 0) -> list[Row]:
-    """It could not commit for 25 s, and read on meanwhile."""
+    """Return the rows of a group that could not commit for 25 s, and read on meanwhile."""
     return paced(group, partition, commits(*(at + shift for at in HELD), jump_at=65 + shift, jump=250))
 
 
@@ -273,7 +273,7 @@ def test_a_group_without_members_did_not_stop_with_another_partition() -> None:
 
 
 def test_a_group_without_records_did_not_stop_with_another_partition() -> None:
-    """Its producers paused at about that time: it goes on from where it was."""
+    """A group whose producers paused at about that time goes on from its last offset."""
     signs = [sign("commit failed", at, detail="REQUEST_TIMED_OUT", group="billing") for at in (45.1, 50, 55, 60)]
     idle = paced("audit", 6, commits(*HELD))
     found = told(signs, hit("billing"), idle, paced("mail", 5, commits(*STEADY)))

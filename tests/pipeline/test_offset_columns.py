@@ -202,7 +202,7 @@ def test_some_columns_alone(batch: bytes, names: list[str]) -> None:
 )
 @pytest.mark.slow
 def test_records_are_found_by_their_lengths(sizes: list[list[int]], data: st.DataObject) -> None:
-    """Of one length or of many; a batch that tells another number than it has, or whose lengths don't add up, has none."""
+    """Records of one length or of many; no record is found in a batch with a wrong record count, or whose lengths don't add up."""
     payload, starts, stops, told, expected = b"", [], [], [], []
     for batch in sizes:
         starts.append(len(payload))

@@ -258,7 +258,7 @@ def test_a_stream_in_small_steps(spark: Any, logs: Logs, tmp_path: Path) -> None
 
 
 def test_a_failed_batch_is_repeated_unchanged(spark: Any, logs: Logs, tmp_path: Path) -> None:
-    """Whatever has happened to the log meanwhile: a sink that knows what it has may skip it."""
+    """A batch stays the same when the log changes: a sink that has it already may skip it."""
     seen: list[tuple[int, list[tuple[int, int]]]] = []
 
     def sink(frame: Any, number: int) -> None:

@@ -143,7 +143,7 @@ STEPS: dict[str, tuple[str, list[str], Any, Any, dict[str, str]]] = {
         {"api": "JoinGroup"},
     ),
 }
-"""What it is called, who did it, the group before and after, and the cause in the journal."""
+"""Step -> name of its cause, members that caused it, the group before and after, and the cause in the journal."""
 
 for _name, (_, _, _before, _after, _cause) in STEPS.items():
     book(_name).step(_before, _after, **_cause)
@@ -245,7 +245,7 @@ def test_a_journal_that_begins_in_the_middle(hand: Any) -> None:
 
 
 def test_a_second_process_continues_in_the_same_directory(spark: Any) -> None:
-    """Its journal counts from 1 again; what it loads is no end of a rebalance of the first."""
+    """A second process' journal counts from 1 again; groups that it loads end no rebalance of the first."""
     first, second = joins(Book()), Book(2_000_000)
     stable = snapshot("Stable", 2, ONE, TWO)
     second.write("load", log=LOG, action="finished", groups=1, records=2, skipped=0)
@@ -324,7 +324,7 @@ INCIDENTS: dict[str, list[tuple[str, list[str]]]] = {
     "rolling-restart-of-static-members": [],
     "leader-changes": [],
 }
-"""What a scenario does once its members are in: why the group rebalances, and whose client did it."""
+"""Scenario -> cause and clients of each rebalance after its members have joined."""
 
 
 @pytest.mark.parametrize("name", INCIDENTS)
@@ -392,8 +392,8 @@ def test_when_why_and_how_long(lives: Any, version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_log_alone(lives: Any, version: str) -> None:
-    """When windows closed and assignments were stored is in the group's records; when they opened is not. Why a member went is likely
-    where it committed until then."""
+    """The group's records have the times at which windows closed and assignments were stored, not those at which windows opened. The
+    cause of a member's removal is likely if it committed until then."""
     truth, told, logged = lives[version]
     ids = truth.ids
     names = (

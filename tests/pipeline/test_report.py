@@ -33,7 +33,7 @@ TIME = (T0, T0 + 600_000, ())
 
 
 class Page(HTMLParser):
-    """What is in a page; tags have to be closed in order."""
+    """Elements and words of a page; tags have to be closed in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -363,7 +363,7 @@ def test_members_that_departed_without_a_cause_are_shown_as_removed() -> None:
 def holding(
     client: str, from_ms: int, to_ms: int | None, *, has: str = "", revoking: str = "", missing: str = ""
 ) -> Row:
-    """What a member of the streams group ``counts`` had: numbers of active tasks."""
+    """Return a row of a member of the streams group ``counts``: numbers of active tasks."""
     tasks = {
         name: frozenset(Unit("0", int(number), ACTIVE) for number in numbers)
         for name, numbers in (("has", has), ("revoking", revoking), ("missing", missing))

@@ -121,7 +121,7 @@ def report(browser: Any, written: Path) -> Iterator[Report]:
 
 
 def seen_span_s(report: Report) -> float:
-    """How long the stretch of time is that the pictures show."""
+    """Return the length in s of the period that the pictures show."""
     return float(
         report.page.evaluate(
             "() => document.querySelector('#span').textContent.match(/[\\d:-]+ [\\d:.]+/g)"

@@ -25,7 +25,7 @@ from broker_sim.pipeline.schemas import (
 
 
 def all_tables() -> dict[str, TableSchema]:
-    """Those of schemas.py and of every module below tables/."""
+    """Return the tables of schemas.py and of every module below tables/."""
     modules = [schemas]
     modules += [
         importlib.import_module(f"{tables.__name__}.{module.name}") for module in pkgutil.iter_modules(tables.__path__)

@@ -48,7 +48,7 @@ def told(folder: Path, out: Path, scope: Scope) -> RunResult:
 
 
 def table(out: Path, name: str) -> list[dict[str, Any]]:
-    """Its rows, without the moments for people, which engines write in zones of their own: their twins in ms are there."""
+    """Return a table's rows, without columns of type datetime, which engines write in time zones of their own: those in ms remain."""
     (folder,) = (out / "tables" / name).iterdir()
     files = sorted(folder.glob("*.parquet"))
     rows = [row for file in files for row in parquet.read_table(file, partitioning=None).to_pylist()]

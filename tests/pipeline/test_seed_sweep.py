@@ -38,7 +38,7 @@ def forgetful() -> Iterator[None]:
 
 @contextmanager
 def moody() -> Iterator[None]:
-    """What comes of a run depends on the moment."""
+    """Let the outcome of a run depend on the moment."""
     real = on_spark.run
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(on_spark, "run", lambda case: tampered(real(case)))

@@ -205,7 +205,7 @@ def test_a_folder_of_something_else_is_refused(name: str, tmp_path: Path) -> Non
 
 
 class Refusing(segments.Source):
-    """One whose second segment is another user's."""
+    """Source whose second segment belongs to another user."""
 
     def __init__(self, name: str) -> None:
         if name.endswith(f"{3:020d}.log"):

@@ -261,7 +261,7 @@ def test_given_up_rejected_and_set_from_outside() -> None:
 
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What an operator copied: a share group's record that names its topic, and its state, of which the end is damaged."""
+    """Directory that an operator copied: a share group's record that names its topic, and its state, of which the end is damaged."""
     folder = tmp_path_factory.mktemp("shares")
     home = folder / "__consumer_offsets-3"
     home.mkdir()

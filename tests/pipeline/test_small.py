@@ -151,7 +151,7 @@ def test_a_column_that_would_be_there_twice() -> None:
 
 @pytest.mark.slow
 def test_an_unreadable_journal_that_was_not_named_does_not_prevent_reading_the_log(tmp_path: Path) -> None:
-    """It is told as skipped; one that was named is refused, in a line."""
+    """A journal that was found is reported as skipped; one that was named is refused, in a line."""
     folder = unpack(next(one for one in recorded() if "moves" in one.name), tmp_path)
     (folder / "data" / "journal").mkdir()
     (folder / "data" / "journal" / "journal-000001.ndjson").write_text("no event\n" * 9)

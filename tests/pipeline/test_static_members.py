@@ -77,7 +77,7 @@ def test_a_bounce_is_a_note_and_no_departure() -> None:
 
 
 def test_a_static_member_that_returns_as_another_client_did_rejoin() -> None:
-    """Its session had expired, and the group rebalanced without it."""
+    """The static member's session had expired, and the group rebalanced without it."""
     whole = [one("a", "old-host", "i1"), one("c", "app-2", "i2")]
     assert told(whole, [one("c", "app-2", "i2")], [one("b", "new-host", "i1"), one("c", "app-2", "i2")]) == []
     assert [kind for kind, _ in told(whole, [one("c", "app-2", "i2")])] == ["departed"]

@@ -234,7 +234,7 @@ def test_forty_seconds_as_the_script_had_them(jams: Any, version: str) -> None:
 
 @pytest.fixture(scope="module")
 def real(spark: Any) -> dict[str, list[dict[str, Any]]]:
-    """Of every scenario, without the events that would tell it."""
+    """Return the stuck periods of every scenario, found without the events that state them."""
     events = frame(spark, **all_played())
     return by_run(stuck_partitions(events.where("type not in ('state', 'fault', 'fault_added')")), "from_ms")
 

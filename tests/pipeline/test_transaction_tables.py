@@ -61,7 +61,7 @@ def story(folder: Path) -> JournalTransactions:
 
 
 def logs(folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """What the coordinator's logs tell, and those of data."""
+    """Return the rows of the coordinator's logs, and those of the data logs."""
     states = sorted(str(path) for path in (folder / "data").glob("__transaction_state-*"))
     places = [path for name in ("payments", "notes") for path in sorted((folder / "data").glob(f"{name}-*"))]
     data = [(path.name.rpartition("-")[0], int(path.name.rpartition("-")[2]), str(path)) for path in places]
@@ -291,14 +291,14 @@ async def lives(bootstrap: str) -> None:
 
 
 async def until_fenced(slow: Producer, other: Producer) -> None:
-    """Its coordinator looks each second; from then on nothing more is taken of it."""
+    """Write until `Fenced` is raised: the coordinator checks timeouts every second, and then refuses the producer's writes."""
     while True:
         await slow.write(2)
         await other.transaction(5)
 
 
 def ended_rows(folder: Path) -> list[dict[str, Any]]:
-    """What its logs tell when the last transaction is over: a producer is answered before the markers are there."""
+    """Return the logs' rows once the last transaction is complete: a producer gets its response before the markers are written."""
     give_up = time.monotonic() + 60
     while True:
         state = rows_of_state([str(folder / "__transaction_state-0")])

@@ -145,7 +145,7 @@ def appended(spark: Any, tmp_path: Path) -> AppendedStream:
 
 
 def drained(spark: Any, events: AppendedStream, journal: Path, then: Any) -> None:
-    """What is there, then stop."""
+    """Read the journal to its end with ``then`` for each batch, and stop; raises the error of a batch."""
     spark.sparkContext.setLogLevel("OFF")  # Spark tells what a batch raises
     try:
         events.begin(spark.readStream.format("sim_journal").option("runId", "run").load(str(journal)), 100, then)

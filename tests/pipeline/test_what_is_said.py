@@ -1,4 +1,4 @@
-"""What the pipeline says of a group is what happened: tables and findings of journals made by hand, on DuckDB."""
+"""Statements of the pipeline about a group are true: tables and findings of journals made by hand, on DuckDB."""
 
 from __future__ import annotations
 

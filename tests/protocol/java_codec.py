@@ -26,7 +26,7 @@ class Outcome:
 
 
 def reserialize(kafka: str, messages: Sequence[tuple[str, int, bytes]]) -> list[Outcome]:
-    """What Kafka ``kafka`` makes of each (message name, version, bytes)."""
+    """Return the outcome of reading and rewriting each (message name, version, bytes) with the codec of Kafka version ``kafka``."""
     source = Path(__file__).parent / "java" / "Reserialize.java"
     question = b"".join(
         struct.pack(f">H{len(name)}shi", len(name), name.encode(), version, len(data)) + data

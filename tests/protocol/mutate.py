@@ -32,7 +32,7 @@ _TAGS = [b"\x01\x05\x00", b"\x01\x00\x00", b"\x02\x07\x01x\x07\x01x", b"\x01\x00
 """Tag sections to stand in for an empty one."""
 
 _TEXT = [b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xf0\x9f\x98", b"\xc0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82", b"\xfe\xfe"]
-"""What is not UTF-8."""
+"""Byte strings that are not UTF-8."""
 
 
 def mutate(rng: Random, data: bytes, other: bytes) -> bytes:

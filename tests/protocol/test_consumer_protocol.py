@@ -1,4 +1,4 @@
-"""Which topics a member subscribed to, out of the bytes that its assignor wrote."""
+"""Topics to which a member subscribed, read from the bytes that its assignor wrote."""
 
 from __future__ import annotations
 

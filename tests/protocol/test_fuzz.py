@@ -43,7 +43,7 @@ def _frames(rng: Random) -> list[tuple[type, int, bytes]]:
 
 
 def _receive(cls: type, version: int, frame: bytes) -> Any:
-    """What a broker does with a request's frame (its damaged header may name another API), a client with a response's."""
+    """Decode a frame as its receiver: a broker for requests (a damaged header may name another API), a client for responses."""
     if cls not in REQUESTS.values():
         return decode(cls, version, frame)
     header = decode_request_header(frame)

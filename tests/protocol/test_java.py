@@ -57,7 +57,7 @@ def test_java_reads_our_bytes_and_writes_the_same(kafka: str, at_least: int) -> 
 
 @pytest.mark.parametrize("kafka", ["3.4.0", "4.1.0"])  # 4.4.0 refuses more: a negative number of tagged fields
 def test_java_accepts_and_refuses_the_damaged_bytes_that_we_do(kafka: str) -> None:
-    """What both accept they also understand alike: they write the same again and stop reading at the same place."""
+    """Bytes that both accept are also read alike: both write the same again and stop reading at the same place."""
     rng = Random(f"damaged {kafka}")
     cases: list[tuple[type, int, bytes]] = []
     for cls, version in known_to(kafka):

@@ -19,7 +19,7 @@ from tests.protocol.generate import EVERY, random_message
 
 
 def _place(cls: type, version: int) -> tuple[str, str, str]:
-    """Where kio has a version of our class, below `SCHEMAS`."""
+    """Return the path of kio's schema for a version of our class, below `SCHEMAS`."""
     name = re.fullmatch(r"(\w+?)(Request|Response)?", cls.__name__)
     assert name is not None
     api = re.sub(r"(?<!^)(?=[A-Z])", "_", name[1]).lower()
@@ -33,7 +33,7 @@ KNOWN_TO_KIO = [
 
 
 LATER = {f"StreamsGroupTopologyDescriptionUpdate{what}" for what in ("Request", "Response")}
-"""What came with Kafka 4.4, after kio's schemas."""
+"""Messages that Kafka 4.4 added, after kio's schemas."""
 
 
 def test_kio_knows_nearly_all_of_our_versions() -> None:

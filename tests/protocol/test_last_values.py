@@ -31,7 +31,7 @@ def _batch(rng: random.Random, shape: int) -> bytes:
 
 
 def _read(rows: Iterable[KeyValue | None], latest: dict[bytes, bytes | None]) -> tuple[list[KeyValue], str]:
-    """What a caller takes that stores the last value of every key, as both loaders do, and the error."""
+    """Return the rows that a caller reads who stores the last value of every key, as both loaders do, and the error."""
     result = []
     try:
         for row in rows:

@@ -193,7 +193,7 @@ def test_what_can_not_be_written_is_refused() -> None:
 
 
 def test_a_long_value_is_joined_in_pieces() -> None:
-    """Its million parts were joined at once, which took 100 ms."""
+    """A value of a million parts was joined at once, which took 100 ms."""
     groups = [CopartitionGroup() for _ in range(50_000)]
     topology = StreamsGroupTopologyValue(0, [Subtopology("0", copartition_groups=groups)])
     job = encoding_value(0, topology)

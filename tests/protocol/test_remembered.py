@@ -1,4 +1,4 @@
-"""What is remembered by arguments of clients takes no more memory than its entries times the longest argument."""
+"""Caches whose keys come from clients take no more memory than their entries times the longest argument."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_what_has_another_size() -> None:
 
     @remembered(entries=2, longest=10, size=abs)
     def described(number: int, word: str) -> str:
-        """Its words."""
+        """Return the number and the word as one string."""
         calls.append((number, word))
         return f"{number} {word}"
 

@@ -1,4 +1,4 @@
-"""What is read of the records of groups with epochs."""
+"""Topics that are read from the records of groups with epochs."""
 
 from __future__ import annotations
 

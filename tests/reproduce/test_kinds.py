@@ -117,7 +117,7 @@ def test_a_cause_is_the_same_for_half_of_the_clients_and_partitions() -> None:
 
 
 def test_the_cause_of_an_expired_session_is_about_the_member_that_the_finding_names() -> None:
-    """Another one may have crashed since: its session expires later."""
+    """A member that crashed since is not the cause: its session expires later."""
     acts = [Act(1000, "crash", name, removed=True) for name in ("app-1", "app-1.2", "app-10")]
     timeline = GroupTimeline("billing", 0, 20_000, acts=acts)
     for name in ("app-1", "app-1.2", "app-10"):

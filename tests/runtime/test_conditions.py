@@ -58,7 +58,7 @@ class Ailing(Groups):
         return found
 
     def answer_of_commit(self, group: str, offset: int) -> Err | None:
-        """What a commit is answered; None while it waits."""
+        """Return the error code of a commit; None while it waits."""
         ctx, returned = self.commit(group, offset, broker=max(1, self.log_of(group).leader))
         if returned is not None and ctx.response is None:
             self.runtime.flush_batches()

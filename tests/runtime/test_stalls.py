@@ -38,7 +38,7 @@ class HeldUpClock(ManualClock):
         return True
 
     def stall(self, ms: int) -> None:
-        """It is later, and only then are timers looked at."""
+        """Advance the clock, and fire due timers only then."""
         self.move_to(self.now_ms() + ms)
         self.fire_due()
 
@@ -148,7 +148,7 @@ class Held:
         return member_id
 
     def deadline_ms(self, member_id: str) -> int:
-        """When a member's session ends."""
+        """Return the time at which a member's session ends."""
         [at_ms] = [
             at_ms for at_ms, (_, key) in self.cluster.runtime.timers if key[0] == "session" and key[2] == member_id
         ]
@@ -214,7 +214,7 @@ LOOPS = pytest.mark.parametrize("kind", ["asyncio", pytest.param("uvloop", marks
 
 @LOOPS
 def test_a_heartbeat_that_lies_in_its_socket_while_the_loop_is_held_up_counts(kind: str) -> None:
-    """Another member's session has ended before, and its timer rings behind the stall."""
+    """The other member's session has expired before, and its timer fires after the stall."""
 
     async def scene(held: Held) -> None:
         dead = await held.member("dead", 2000)

@@ -119,12 +119,12 @@ BREAK, HEALED = "break", "healed"
 
 @dataclass(slots=True)
 class Observed:
-    """What a client did about a fault, from the journal alone."""
+    """Behaviour of a client during and after a fault, from the journal alone."""
 
     hears: dict[str, int] = field(default_factory=dict)
     """``OffsetCommit NOT_COORDINATOR`` -> how often it was answered that."""
     tells: list[str] = field(default_factory=list)
-    """What its application was told, without the words after the name."""
+    """Events that its application was told of, without the words after the name."""
     read_meanwhile: bool = False
     looked_up: bool = False
     reconnected: bool = False
@@ -137,7 +137,7 @@ class Observed:
 
 
 def observe(events: list[dict[str, Any]]) -> Observed:
-    """What can be seen in a run's events."""
+    """Return the client's behaviour in a run's events."""
     found = Observed()
     broke = next(event for event in events if event["event"] == "mark" and event["text"] == BREAK)
     healed = next(event for event in events if event["event"] == "mark" and event["text"] == HEALED)

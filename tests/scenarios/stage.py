@@ -81,6 +81,6 @@ class Stage:
             raise
 
     def outcome(self, name: str, client: str) -> ScenarioOutcome:
-        """What came of it; waits for it."""
+        """Return the outcome of a scenario with a client; waits for it."""
         self.book_all([(name, client)])
         return self._outcomes[name, client].result()

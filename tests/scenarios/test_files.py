@@ -458,7 +458,7 @@ cluster: {brokers: 3}
 topics: [{name: orders, partitions: 6}]
 clients: [{name: app-1, group: billing, topics: [orders]}, {name: audit-1, group: audit, topics: [orders]}]
 """
-"""What the examples of single actions and conditions refer to."""
+"""Cluster, topics and clients that the examples of single actions and conditions refer to."""
 
 ACTIONS = r"`(\{(?:log|fault|client|broker|topic|advance|send|mark|op|remove_fault): .*?\})`"
 

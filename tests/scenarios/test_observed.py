@@ -1,4 +1,4 @@
-"""What docs/faults.md says of clients is what they do: some of its faults, seen again."""
+"""Statements of docs/faults.md about clients are true: some of its faults, seen again."""
 
 from __future__ import annotations
 

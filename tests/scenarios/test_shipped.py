@@ -18,7 +18,7 @@ from tests.scenarios.stage import Stage
 NAMES = sorted(path.stem for path in shipped().glob("*.yaml"))
 CLIENTS = ("aiokafka", "confluent", "java-4.1")
 OLD_JAVA = {name for name in NAMES if name.startswith(("stuck", "not-coordinator", "offset-fetch"))}
-"""Where the Java client of 3.4 is heard, too: it has another protocol version for most of what is said there."""
+"""Scenarios that are also run with the Java client of 3.4, which uses other protocol versions for most of their requests."""
 
 WITHOUT_CLIENTS = {
     "join-storm": "classic",

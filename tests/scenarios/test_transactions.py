@@ -24,7 +24,7 @@ from tests.support.sampling import sampled
 
 NAMES = sorted(path.stem for path in shipped().glob("transaction-*.yaml"))
 OF_ONE_RELEASE = {"transaction-hanging-3.4", "transaction-lost-abort-3.4", "transaction-lost-abort-4.1"}
-"""Those that are about what KIP-890 has changed."""
+"""Scenarios about behaviour that KIP-890 has changed."""
 
 
 @cache
@@ -129,7 +129,7 @@ def commits_what_was_aborted(store: GroupStore, producer_id: int, *, committed: 
 
 
 def goes_on(transaction: Any, *_: Any) -> bool:
-    """Whoever comes with an id may go on as it was."""
+    """Accept a producer with any epoch."""
     return True
 
 
@@ -144,7 +144,7 @@ BUGS: dict[str, tuple[str, object, str, Callable[..., Any]]] = {
     "a marker is tried once": ("marker-without-a-leader", shard._TIMERS, "markers", never),
     "any epoch is heard": ("zombie-is-fenced", ending, "_epoch_holds", goes_on),
 }  # fmt: skip
-"""What a coordinator could do wrong, which verdict tells it, and how it is planted."""
+"""Planted bugs of a coordinator -> scenario whose verdict shows it, and module or class, attribute and replacement that plant it."""
 
 
 @pytest.mark.parametrize("bug", BUGS)

@@ -34,10 +34,10 @@ from tests.support import processes
 
 SMALL = [name for name in NAMES if name not in WITHOUT_CLIENTS]
 ANY_VERSION = [name for name in SMALL if not name.startswith(("stuck", "upgrade"))]
-"""Those whose expectations hold under every Kafka."""
+"""Scenarios whose expectations hold with every version of Kafka."""
 
 IN_REAL_TIME = ("assign-mode-commit-on-a-live-group", "group-that-cannot-commit-recovers", "leader-changes")
-"""Of one client each: how fast two processes are up decides how their story begins."""
+"""Scenarios with one client each, which depend on the time that two processes take to start."""
 
 CONSUMER = HELD.replace("kind: classic, members: 1, ", "")
 

@@ -99,7 +99,7 @@ async def target(as_version: str, clock: ManualClock) -> AsyncIterator[Target]:
 
 
 def damaged(rng: Random, frames: list[bytes]) -> bytes:
-    """One to three frames in a row, one of them damaged: most often behind a size that is right again."""
+    """Return one to three frames in a row, one of them damaged: most often behind a size that is right again."""
     whole = rng.choice(frames)
     if rng.random() < 0.7:
         bad = frame(mutate(rng, whole[4:], rng.choice(frames)[4:]))
@@ -109,7 +109,7 @@ def damaged(rng: Random, frames: list[bytes]) -> bytes:
 
 
 class Lines(logging.Handler):
-    """What the broker logs, kept from pytest, which would keep the lines of all 100,000 frames."""
+    """Log records of the broker, kept from pytest, which would keep the lines of all 100,000 frames."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

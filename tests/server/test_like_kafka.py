@@ -18,7 +18,7 @@ QUIET_S = 3.0
 
 @dataclass(frozen=True)
 class Seen:
-    """What came back: whole frames, and whether the broker closed."""
+    """Bytes that came back, as whole frames, and whether the broker closed the connection."""
 
     frames: tuple[bytes, ...]
     closed: bool

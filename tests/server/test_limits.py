@@ -180,7 +180,7 @@ async def test_who_comes_to_a_stopped_server_is_sent_away_and_leaves_no_timer() 
 
 
 def test_every_request_is_read_at_the_limit_of_open_files() -> None:
-    """What is loaded at the start needs no file at an API's first request."""
+    """Modules that are loaded at the start need no file at an API's first request."""
     source = """
 import resource
 from broker_sim.requests.routes import Routes, load_handlers, supported
@@ -213,7 +213,7 @@ if keep_freed() and free_bytes():
 
 
 def test_all_objects_are_looked_at_between_long_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where Python chose the moment it was one in the midst of a long request, and everybody waited for 400 ms."""
+    """A full collection that Python started in the midst of a long request delayed all connections by 400 ms."""
     looks: list[Any] = []
     state = {"busy": False, "due": 0, "collected": 0}
 

@@ -1,4 +1,4 @@
-"""What is told of those who send nonsense: no character of theirs reaches a terminal, and a flood of them is counted."""
+"""Log lines about invalid requests: no character of a client reaches a terminal, and a flood of them is counted."""
 
 from __future__ import annotations
 

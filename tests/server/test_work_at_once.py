@@ -1,4 +1,4 @@
-"""How much is done in one turn of the loop, counted in lines of Python that run, which is the same on every machine.
+"""Work done in one turn of the loop, counted in lines of Python that run, which is the same on every machine.
 
 Each array of each API's request is filled as in ``benchmarks/fillings.py``. However long it is, no callback of the loop may do more
 than `MOST` lines' work: everybody else waits for that long. A line takes 50 to 100 ns.
@@ -34,9 +34,9 @@ _AT_ONCE = {
     "Metadata v13, different topics": 300_000,
     "StreamsGroupTopologyDescriptionUpdate v0, different topology_description.global_stores": 200_000,
 }
-"""What a group does in one step: the records of a commit, or of what deletes it, are one batch of the log (larger ones are refused
-before the batch is made). And what is told of one topic, which has 10,000 partitions; and
-2,000 elements of a description, each of which has two structs within it."""
+"""Limits of requests that take one longer step: the records of a group's commit, or of its deletion, are one batch of the log (larger
+ones are refused before the batch is made); one topic is described with its 10,000 partitions;
+2,000 elements of a description have two structs each."""
 _SIZE = 70_000
 _TOPIC_ID = bytes(15) + b"\x01"
 _NAMES = [
@@ -101,7 +101,7 @@ def shared() -> Iterator[ClusterThread]:
 
 @pytest.fixture
 def broker(request: pytest.FixtureRequest) -> Iterator[ClusterThread]:
-    """What a request about offsets takes depends on the offsets that are there: it gets a broker without any."""
+    """Broker of a case. Requests about offsets take time for the offsets that are there: they get a broker without any."""
     if "Offset" not in request.getfixturevalue("name"):
         yield request.getfixturevalue("shared")
         return

@@ -79,7 +79,7 @@ class Member:
         return answer
 
     async def acquired(self, *said: Said, **how: Any) -> list[tuple[int, int, int]]:
-        """What a ShareFetch gives."""
+        """Return first offset, last offset and delivery count of each batch that a ShareFetch acquires."""
         answer = await self.fetch(*said, **how)
         assert answer.error_code == Err.NONE, answer
         return [

@@ -1,4 +1,4 @@
-"""What a program holds of a share group: which records are in whose hands, waits, locks that it ends, and the story in words."""
+"""Handle of a share group: acquired records and their members, waits, locks that it ends, and explanations."""
 
 from __future__ import annotations
 

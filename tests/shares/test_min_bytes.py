@@ -1,4 +1,4 @@
-"""When a ShareFetch is answered, and with which records: min_bytes, segments, deleted records, aborted transactions."""
+"""Time and records of a ShareFetch's response: min_bytes, segments, deleted records, aborted transactions."""
 
 from __future__ import annotations
 

@@ -276,7 +276,7 @@ async def test_a_fetch_of_nothing(release: str) -> None:
 
 @RELEASES
 async def test_the_partition_that_comes_first(release: str) -> None:
-    """They take turns by the session's epoch; but a log that was looked at from the same offset before comes before the others."""
+    """Partitions take turns by the session's epoch; but a log that was read from the same offset before comes before the others."""
     async with AsyncExitStack() as stack:
         kafka, session = await begin(stack, release, 1, 1, 1, 1)
         log = kafka.state.topics[TOPIC].partitions[1]

@@ -37,7 +37,7 @@ class Row(NamedTuple):
 
 @dataclass
 class Model:
-    """What the log has, and what the call that is under way may make of it."""
+    """Contents of the log, and contents that the call under way may leave."""
 
     rows: list[Row] = field(default_factory=list)
     start: int = 0
@@ -161,7 +161,7 @@ class Life:
         return 0 if entry is None else entry.last_sequence + 1
 
     def die(self) -> None:
-        """What the next process finds."""
+        """Kill the process, or the machine, and take the disk as the next process finds it."""
         # Not looked into: what a kill leaves of a cut that was not synced, or of a sync that failed, is served and is not durable.
         loose = self.failing or (self.model.cutting is not None and not self.sync)
         machine, self.failing = self.power and (loose or self.rng.random() < 0.6), False

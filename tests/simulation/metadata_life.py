@@ -40,7 +40,7 @@ Topics = dict[str, Known]
 
 @dataclass
 class Model:
-    """What is acknowledged, what the call under way may make of it, what a refused one may have left to a loss of power."""
+    """State that is acknowledged, that the call under way may leave, and that a refused call may leave after a loss of power."""
 
     topics: Topics = field(default_factory=dict)
     coming: Topics | None = None

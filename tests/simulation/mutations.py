@@ -26,7 +26,7 @@ Undo = Callable[[], object]
 
 
 class Patches:
-    """What a mutation has replaced."""
+    """Replacements that a mutation has made, and how to undo them."""
 
     def __init__(self) -> None:
         self._undo: list[Undo] = []

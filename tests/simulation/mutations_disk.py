@@ -23,7 +23,7 @@ from tests.simulation.mutations import Patches
 
 @dataclass(frozen=True)
 class DiskMutation:
-    """``where``: arguments of `log_life`, or the workload. It is found within so many ``seeds``."""
+    """Mutation of storage. ``where``: arguments of `log_life`, or the workload; ``seeds``: number of seeds within which it is found."""
 
     name: str
     plant: Callable[[Patches], None]
@@ -113,7 +113,7 @@ def a_rolled_segment_is_adopted_by_its_index_alone(p: Patches) -> None:
 
 @of_a_log(120)
 def an_index_is_trusted_beyond_its_log(p: Patches) -> None:
-    """What a truncation has cut stays in the index files, and is believed."""
+    """Entries that a truncation has cut stay in the index files, and are trusted."""
     real = DiskSegment.save_indexes
 
     def save(self: DiskSegment, *, sync: bool = False) -> None:
@@ -134,7 +134,7 @@ def an_interrupted_compaction_is_forgotten(p: Patches) -> None:
 
 @of_a_log(400)
 def producers_are_read_from_any_snapshot(p: Patches) -> None:
-    """One that is ahead of the log, too: it was written for a segment that a truncation has removed."""
+    """A snapshot ahead of the log is used, too: it was written for a segment that a truncation has removed."""
 
     def newest(directory: Path | None, bases: Any, files: Files) -> tuple[ProducerState, int]:
         assert directory is not None

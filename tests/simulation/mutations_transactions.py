@@ -154,7 +154,7 @@ def siblings_of_a_partition_that_is_not_there_are_told_that_they_were_added(p: P
 
 
 def _without_a_bump(p: Patches, at: str) -> None:
-    """What is done under ``at`` aborts an open transaction under its own epoch."""
+    """Let the handling of ``at`` abort an open transaction under the transaction's own epoch."""
     inside = [False]
     real = ending.replace
 
@@ -274,7 +274,7 @@ def staged_offsets_count_whatever_their_transaction_comes_to(p: Patches) -> None
 
 @mutation(50, "tellers", ABSENT)
 def zombies_of_a_generation_stage_offsets(p: Patches) -> None:
-    """What KIP-447 is for."""
+    """Accept transactional commits of any generation, which KIP-447 fences."""
     real = ClassicGroup.validate_commit
 
     def lenient(group: ClassicGroup, request: outcome.CommitOffsets) -> Err:

@@ -28,4 +28,4 @@ LOST = (
     "not alive: lag",
     "unsafe: lost commit",
 )
-"""What it is found by."""
+"""Failures by which the planted bug is found."""

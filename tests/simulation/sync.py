@@ -16,7 +16,7 @@ from broker_sim.simulation import simulate
 
 
 def result_of(function: Callable[[], Any], within: object = "1h", **options: Any) -> Any:
-    """What the function returns on a host of a fresh simulation."""
+    """Return the result of a function that runs on a host of a fresh simulation."""
     with simulate(1, **options) as sim:
         task = sim.host("sync").spawn_sync(function)
         sim.run_until(task.done, within=within)
@@ -51,7 +51,7 @@ def suspended(package: str) -> list[Coroutine[Any, Any, Any]]:
 
 @contextlib.contextmanager
 def leaves_nothing_suspended(package: str) -> Iterator[None]:
-    """What it leaves waiting would be finalised, and run the package's code, where the collector runs next: in another test."""
+    """Assert that the block suspends no coroutine of the package for good: its code would run at a collection, in another test."""
     before = suspended(package)
     yield
     assert [one for one in suspended(package) if one not in before] == []

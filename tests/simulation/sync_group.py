@@ -71,7 +71,7 @@ class SyncProducer:
 
 @dataclass
 class Group:
-    """What `play` came to."""
+    """Outcome of `play`: the cluster, its consumers and its producer."""
 
     kafka: SimCluster
     sync: list[SyncConsumer]

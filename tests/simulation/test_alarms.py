@@ -35,11 +35,11 @@ BOOKKEEPING = (ROOM, contextlib.__file__, asyncio.base_events.__file__)
 
 
 class TimeIsUp(BaseException):
-    """What the alarm raises."""
+    """Exception that the alarm raises."""
 
 
 class TooLate(Exception):
-    """What another alarm raises, for code that swallows every Exception."""
+    """Exception that another alarm raises, for code that swallows every Exception."""
 
 
 rings: signal.Signals = signal.SIGALRM
@@ -50,7 +50,7 @@ def ring() -> None:
 
 
 def surroundings() -> tuple[Any, ...]:
-    """What a simulation replaces while it runs."""
+    """Return everything that a simulation replaces while it runs."""
     handlers = *map(signal.getsignal, ENDS), watchdog._handler_after(signal.getsignal(signal.SIGVTALRM))
     pinned = time.time, time.sleep, random.random, random.Random.seed, vars(gc)["collect"]
     collector = gc.isenabled(), gc.get_freeze_count() > 0
@@ -493,7 +493,7 @@ class Tracer:
 
 
 def lines_of_a_short_life() -> int:
-    """How many there are when nothing is done for the first time, and nothing is garbage of others."""
+    """Return the number of lines run when nothing is done for the first time, and no garbage of others is collected."""
     a_short_life()  # it looks at all objects for the names that they have taken: many more lines in a process of many modules
     counts = set()
     for _ in range(3):

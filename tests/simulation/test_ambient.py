@@ -1,4 +1,4 @@
-"""What is pinned: each pin has an effect, which a library or a Python that has moved would take away."""
+"""Pinned functions and settings: each pin has an effect, which a change of a library or of Python would take away."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from broker_sim.simulation.virtual.ambient import PINS
 
 
 def in_two_runs(look: Callable[[], object], seeds: tuple[int, int] = (7, 7)) -> tuple[object, object]:
-    """What two simulations with these seeds see."""
+    """Return the results of ``look`` in two simulations with these seeds."""
     with simulate(seeds[0]):
         first = look()
     with simulate(seeds[1]):
@@ -197,7 +197,7 @@ def test_records_carry_virtual_time() -> None:
 
 
 def test_partitions_and_brokers_have_hashes_of_their_own() -> None:
-    """That the order of sets does not depend on the process is for the tests in fresh processes; here: the pin has taken."""
+    """Only the pin's effect is tested here; tests in fresh processes check that the order of sets does not depend on the process."""
     with simulate(1):
         pinned = hash(TopicPartition("orders", 3)), hash(BrokerMetadata(1, "broker-1", 9092, None))
         assert TopicPartition("orders", 3) in {TopicPartition("orders", 3)}
@@ -261,7 +261,7 @@ def test_the_sticky_assignor_of_each_process_remembers_its_own() -> None:
 
 @pytest.mark.parametrize("reset", [True, False])
 def test_clients_of_crashed_processes_are_not_warned_of_after_the_simulation(reset: bool) -> None:
-    """Whoever collects them then, and under ``-W error``."""
+    """Clients are collected after the simulation, and under ``-W error``."""
     kept: list[Any] = []
 
     async def program() -> None:
@@ -340,7 +340,7 @@ def test_pins_can_be_left_out_by_name() -> None:
 
 
 def test_what_is_imported_while_a_simulation_begins_does_not_harm_it() -> None:
-    """Another thread imports when the interpreter lets it, as here the collector does."""
+    """Imports of another thread may happen at any time; here the collector's callback makes them."""
     made: list[str] = []
 
     def imported(phase: str, info: dict[str, int]) -> None:

@@ -207,8 +207,8 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     ids=str,
 )
 def test_a_late_write_of_version_1_is_committed_with_the_next_transaction(bench: Bench, attempts: list[str]) -> None:
-    """Where the sequence number is used again, what the next one writes is taken for the late one and left out. 3.4 takes it from a
-    producer with a new epoch, too, of which the partition has not heard."""
+    """If the sequence number is used again, the next transaction's write is taken for the late one and left out. 3.4 accepts the late
+    write from a producer with a new epoch, too, which is unknown to the partition."""
     (one,) = log_transactions(bench.kafka.log(ACCOUNTS, 0).partition)
     assert list(one.attempts) == attempts
     assert one.commits

@@ -24,7 +24,7 @@ def in_fresh_processes(
     meanwhile: Callable[[], object] = lambda: None,
     module: str = "tests.simulation.workload",
 ) -> list[dict[str, Any]]:
-    """What the module tells, run side by side under each of the hash seeds."""
+    """Return the module's output under each of the hash seeds, run side by side."""
     running = [
         processes.start([sys.executable, "-m", module, *arguments], env={**os.environ, "PYTHONHASHSEED": seed})
         for seed in hash_seeds

@@ -1,5 +1,4 @@
-"""What a cluster knows of its topics, on a simulated disk that refuses calls and loses power: all of what was acknowledged is
-there, and nothing of what was refused."""
+"""Metadata of topics on a simulated disk that refuses calls and loses power: only acknowledged changes, and all of them, are there."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ def test_a_cluster_dies_in_any_call_and_knows_what_it_has_acknowledged(sync: boo
 
 
 class Refuses(SimDisk):
-    """One whose calls that change something fail from the ``at``-th on, ``times`` of them."""
+    """Disk whose changing calls fail from the ``at``-th on, ``times`` of them."""
 
     at = times = 0
     errno = errno.ENOSPC
@@ -221,7 +220,7 @@ def test_a_stray_directory_does_not_make_a_cluster_somebody_elses(
 
 @pytest.mark.usefixtures("killed_logs")
 def test_a_partition_that_was_never_acknowledged_brings_no_records_of_another_topic(tmp_path: Path) -> None:
-    """What a deletion could not remove is not there again under the same name."""
+    """A log that a deletion could not remove is not there again under the same name."""
     sim = Sim(topics={"t": 1}, data_dir=tmp_path)
     fill(sim, "t", 4)
     kept = sim.state.disk.drop_log

@@ -61,7 +61,7 @@ def test_only_noisy_machines_have_jitter() -> None:
 
 
 def hit(rules: list[dict[str, object]], asks: list[tuple[str, ApiKey]]) -> list[str | None]:
-    """What becomes of each request: the API that its rule names."""
+    """Return for each request the API that its rule names; None without a rule."""
     faults = Faults(ManualClock(), Chance.seeded(9))
     for rule in rules:
         faults.add_from({"must_hit": False, **rule})

@@ -201,7 +201,7 @@ def test_code_that_does_not_come_back_is_told_with_its_stack(reach: Callable[[],
     "before", [signal.SIG_DFL, signal.SIG_IGN, lambda number, frame: None], ids=["default", "ignored", "own"]
 )
 def test_a_signal_that_the_watchdog_sends_late_does_not_end_the_process(before: Any) -> None:
-    """Its thread may have decided to send it just before the simulation ended."""
+    """The watchdog's thread may have decided to send it just before the simulation ended."""
     kept = signal.signal(signal.SIGVTALRM, before)
     try:
         with simulate(1):

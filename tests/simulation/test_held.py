@@ -87,7 +87,7 @@ def test_a_database_that_somebody_alive_has_locked_is_told_at_once(tmp_path: Pat
 def test_a_connection_that_was_opened_before_the_run_is_refused_with_what_to_do_instead(
     tmp_path: Path, use: str, sync: bool
 ) -> None:
-    """It is nobody's: the transaction of a process that died would be committed by the next one."""
+    """A connection from before the run belongs to no process: the transaction of one that died would be committed by the next one."""
     of_the_module = sqlite3.connect(tmp_path / "db", check_same_thread=False)
     of_the_module.execute("create table t (x)")
     cursor = of_the_module.cursor()

@@ -37,7 +37,7 @@ class Asked:
 
     @property
     def asks(self) -> list[SentRequest]:
-        """Of all runs; the journal's checker asks last."""
+        """Requests of all runs' clients; the journal's checker asks last."""
         clients = [asks for asks in self.by.values() if asks[0].api == "FindCoordinator"]
         return [each for asks in clients for each in asks]
 

@@ -24,7 +24,7 @@ from tests.simulation.sync import no_thread_is_left
 
 
 def result_of(program: Callable[[], Awaitable[Any]], **options: Any) -> Any:
-    """What the coroutine function returns on a host."""
+    """Return the result of the coroutine function, run on a host."""
     results: list[Any] = []
 
     async def run() -> None:

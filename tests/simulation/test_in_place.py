@@ -37,7 +37,7 @@ def _instead(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
 @pytest.mark.slow
 @pytest.mark.parametrize("function", [time.time, time.asctime, time.sleep, time.strftime, open, sys.getrefcount])
 def test_a_function_of_c_becomes_a_call_of_another_whatever_arguments_it_took(function: Any) -> None:
-    """One for each convention of calling: none, any, one, a tuple, with keywords."""
+    """One function for each calling convention of C: no argument, any, one, a tuple, with keywords."""
     description = hash(function), repr(function)
     held, partial = iter(function, None), functools.partial(function, 1)
     place = Builtin(function, _instead)
@@ -198,7 +198,7 @@ def test_a_python_that_is_laid_out_otherwise_is_told_before_anything_is_written(
 
 
 def test_another_thread_that_is_in_the_midst_of_a_function_when_it_is_put_back_comes_out_of_it(tmp_path: Path) -> None:
-    """It waits in ``os.open`` from one run to the next for somebody to write."""
+    """The other thread waits in ``os.open`` from one run to the next for somebody to write."""
     fifo, opened, began = tmp_path / "fifo", list[int](), threading.Event()
     os.mkfifo(fifo)
 

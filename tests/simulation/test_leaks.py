@@ -58,7 +58,7 @@ def test_it_is_the_same_again_in_one_process_and_another_for_another_seed() -> N
 
 
 def _held() -> list[Any]:
-    """What the module has, object by object."""
+    """Return the objects that the module holds, one by one."""
     attribute, event = leaks._Attribute, leaks._Event
     return [
         *(leaks.seconds, leaks.monotonic, leaks._in_a_list[0], leaks._in_a_dict["clock"], leaks._now, leaks.urandom),
@@ -167,7 +167,7 @@ def test_who_binds_datetime_now_between_two_runs_is_found_by_the_next(
 
 
 def test_hypothesis_draws_its_examples_and_not_the_runs() -> None:
-    """Its generator was there before: with the run's numbers all examples would be the same but for their beginnings."""
+    """Hypothesis' generator was there before: with the run's numbers all examples would be the same but for their beginnings."""
     drawn: set[int] = set()
 
     @hypothesis.settings(max_examples=20, database=None, deadline=None)

@@ -248,7 +248,7 @@ def classic_members_are_never_told_to_join(patch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True)
 class Planted:
-    """One of ``invariants`` is broken, within ``seeds`` runs."""
+    """Planted bug: one of ``invariants`` is broken, within ``seeds`` runs."""
 
     plant: Plant
     invariants: tuple[str, ...]

@@ -249,7 +249,7 @@ def who_leaves_stays(patch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True)
 class Planted:
-    """One of ``invariants`` is broken, within ``seeds`` runs."""
+    """Planted bug: one of ``invariants`` is broken, within ``seeds`` runs."""
 
     plant: Plant
     invariants: tuple[str, ...]

@@ -162,7 +162,7 @@ def test_the_same_runs_are_clean_without_it(planted: Planted) -> None:
 
 
 def test_a_bug_of_the_general_way_stays_hidden_while_all_take_the_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the site "takes no short way" is for."""
+    """Bugs of this kind are the purpose of the site "takes no short way"."""
     a_heartbeat_by_the_general_way_is_no_sign_of_life(monkeypatch)
     calm = Case("cooperative", 0, 8.0, journal=False, plan=())
     found = {bool(run(replace(calm, seed=seed, plan=plan)).failure) for seed in range(3) for plan in ((), ODD)}

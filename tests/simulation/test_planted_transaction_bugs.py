@@ -13,7 +13,7 @@ from tests.simulation.mutations_transactions import MUTATIONS, Plan
 pytestmark = pytest.mark.slow
 
 SECONDS = 10.0
-"""Of each run, with faults; the healing comes on top."""
+"""Virtual seconds of each run, with faults; the healing comes on top."""
 
 
 @pytest.mark.parametrize(("planted", "workload", "plan"), MUTATIONS, ids=[each.name for each, *_ in MUTATIONS])

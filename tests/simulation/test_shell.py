@@ -30,7 +30,7 @@ def said(case: Case, until_s: float, *commands: str) -> str:
 
 
 def answers(text: str) -> list[float]:
-    """Where it stood, each time it said so."""
+    """Return the times in s at which the simulation stood, in the order of the shell's answers."""
     return [float(at) for at in re.findall(r"^([\d.]+) s: the last of", text, re.MULTILINE)]
 
 

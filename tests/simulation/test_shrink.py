@@ -93,7 +93,7 @@ def test_a_budget_ends_it_with_the_best_until_then() -> None:
 def test_a_busy_machine_takes_nothing_from_a_budget(
     cpu_s: float, wall_s: float, done: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its seconds are those that the runs compute; ten times as many real ones are for those that wait."""
+    """Budgets count the CPU seconds of the runs; ten times as many real seconds are the limit for runs that wait."""
     runs = 0
 
     def fails(sim: Simulation) -> None:

@@ -23,7 +23,7 @@ STANDBY_1 = (StreamsTaskKey(STANDBY, COUNTS), 1)
 
 @contextmanager
 def bench(as_version: str) -> Iterator[tuple[Simulation, Holdings, list[InvariantBroken]]]:
-    """What members of a streams group share in a simulation, and the breaches that they report."""
+    """Simulation of a streams group: the holdings that its members share, and the breaches that they report."""
     with simulate(1) as sim:
         kafka = sim.cluster(1, {"orders": 2}, as_version=as_version)
         kafka.state.ensure_offsets_topic()

@@ -1,4 +1,4 @@
-"""What a failure tells: records and who had them, where a run that passes parts from it, how the world stood."""
+"""Reports of failures: records and their consumers, the first event that a passing run does not have, the state of the hosts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def work(bootstrap: str, done: list[bytes], *, commits_first: bool) -> Non
 
 
 def a_worker_that_crashes(sim: Simulation, *, commits_first: bool) -> list[bytes]:
-    """It dies in the midst of its work, and starts again."""
+    """Run a worker that crashes in the midst of its work and starts again; return the records that it has done."""
     done: list[bytes] = []
     kafka = sim.cluster(topics={"orders": 1}, config={"group.initial.rebalance.delay.ms": 0})
     kafka.topic("orders").fill(4)

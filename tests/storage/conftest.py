@@ -32,4 +32,4 @@ def make_log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeLog
 
 @pytest.fixture(autouse=True)
 def logs_are_killed(killed_logs: None) -> None:
-    """Where a test leaves them open."""
+    """Kill the logs that a test leaves open."""

@@ -32,7 +32,7 @@ COMPACT = {"cleanup_policy": "compact", "segment_bytes": 200, "delete_retention_
 
 
 def roll(log: PartitionLog) -> None:
-    """What came before is no longer active, what comes is."""
+    """Roll the log and append a record to the new active segment: earlier records are no longer in the active one."""
     log.roll(NOW_MS)
     add(log, keyed(("end", "mark")))
 

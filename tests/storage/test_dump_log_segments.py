@@ -24,7 +24,7 @@ COMPLAINTS = re.compile(
 
 
 def dump(version: str, paths: list[Path], *options: str) -> str:
-    """What the tool prints of these files, once it has read them all without a complaint."""
+    """Return the tool's output for these files; assert that it has read them all without a complaint."""
     files = ",".join(str(path) for path in paths)
     done = java_tool(version, "kafka.tools.DumpLogSegments", "--files", files, *options)
     text = done.stdout + done.stderr

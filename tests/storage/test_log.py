@@ -1,4 +1,4 @@
-"""What a log does, alike on disk and in memory: append, read, roll, look up, shrink."""
+"""Operations of a log, alike on disk and in memory: append, read, roll, look up, shrink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which offsets partition a group has: Java's hash, Kafka's abs."""
+"""Offsets partition of a group: Java's hash, Kafka's abs."""
 
 from __future__ import annotations
 

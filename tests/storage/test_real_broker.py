@@ -134,7 +134,7 @@ def torn(rows: Sequence[Record], codec: Codec) -> bytes:
 
 
 def packed_lie(rows: Sequence[Record], codec: Codec, count: int = 4) -> bytes:
-    """Another number of records than there are, offsets to match."""
+    """Return a batch whose header has another number of records than there are, with offsets to match."""
     data = encode_batch(rows, codec=codec)
     return resealed(damaged(damaged(data, 57, count.to_bytes(4, "big")), 23, (count - 1).to_bytes(4, "big")))
 
@@ -305,7 +305,7 @@ async def test_a_real_broker_serves_our_directory(kafka: RealKafka, tmp_path: Pa
 
 
 async def test_a_real_broker_and_a_log_here_tell_the_same_of_transactions(kafka: RealKafka, tmp_path: Path) -> None:
-    """It reads our directory with open and ended ones, ends one of them, and we read what it has made of it."""
+    """A real broker reads our directory with open and ended transactions and ends one of them; we read the resulting log."""
     async with connected(kafka) as wire:
         await create(wire, "both", segment_bytes=1 << 20)
         await produce(wire, "both", batch("to be replaced"))

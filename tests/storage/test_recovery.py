@@ -1,4 +1,4 @@
-"""What a log directory survives: kills at any byte, torn tails, lost indexes, damage, leftovers of a crash."""
+"""Recovery of a log directory: kills at any byte, torn tails, lost indexes, damage, leftovers of a crash."""
 
 from __future__ import annotations
 

@@ -397,7 +397,7 @@ def twin_of(batches: list[tuple[bytes, bool]], log_config: LogConfig) -> Partiti
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_log_that_is_opened_after_a_kill_knows_what_one_does_that_never_was_killed(seed: int) -> None:
-    """Whatever call of the disk it dies in. A compacted log tells of fewer aborted transactions, and of no more than it must."""
+    """Kills happen in any call of the disk. A compacted log may have fewer aborted transactions, never others."""
     rng, disk, path = random.Random(f"{seed} kills"), SimDisk(seed), Path("/data/t-0")
     disk.make_dir(path)
     compacts = seed % 2 == 0

@@ -33,12 +33,12 @@ def end(log: PartitionLog, producer_id: int, *, commit: bool, epoch: int = 0, co
 
 
 def stable_offset(log: PartitionLog) -> int:
-    """Of a log all of which is committed."""
+    """Return the last stable offset of a log all of which is committed."""
     return log.ended.first_unstable(log.producers.open.values(), log.log_end_offset)
 
 
 def read_committed(log: PartitionLog, *, max_bytes: int = 1 << 20, end_offset: int | None = None) -> list[Record]:
-    """What a read_committed consumer gets out of fetches of this size, by the rules of Java's (CompletedFetch)."""
+    """Return the records that a read_committed consumer gets from fetches of this size, by the rules of Java's (CompletedFetch)."""
     at, stop, found = log.log_start_offset, stable_offset(log) if end_offset is None else end_offset, []
     while data := log.read(at, max_bytes, up_to_offset=stop):
         aborted = sorted(log.aborted_within(at, len(data)), key=lambda one: one.first_offset)
@@ -58,7 +58,7 @@ def read_committed(log: PartitionLog, *, max_bytes: int = 1 << 20, end_offset: i
 
 
 def known(log: PartitionLog) -> tuple[object, ...]:
-    """All that a log knows of producers and transactions, but for the older batches that resends are recognised by."""
+    """Return the log's state of producers and transactions, without the older batches by which resends are recognised."""
     producers = {
         entry.producer_id: (
             entry.epoch,

@@ -61,7 +61,7 @@ SETTINGS: dict[str, object] = CONFIG | {
 
 
 class Stage:
-    """Where bodies meet before the world takes a step: it is taken once, when everybody is here or has gone."""
+    """Barrier at which bodies wait before a step of the world: it is taken once, when each body has arrived or left."""
 
     def __init__(self, step: Callable[[], Awaitable[None]], bodies: int) -> None:
         self._step = step
@@ -80,7 +80,7 @@ class Stage:
         await asyncio.shield(self._taken)
 
     def leave(self, body: int) -> None:
-        """This body does not come (any more)."""
+        """Do not wait for this body (any more)."""
         self._missing.discard(body)
         if not self._missing:
             self._everybody.set()

@@ -1,4 +1,4 @@
-"""What a body of tests/stuck talks to: a Kafka whose offsets partitions stop being replicated when the body says so.
+"""Target of a body of tests/stuck: a Kafka whose offsets partitions stop being replicated when the body calls for it.
 
     @cell()
     async def test_a_commit_times_out(kafka: Stuck) -> None:
@@ -97,7 +97,7 @@ class Stuck(abc.ABC):
         raise AssertionError("no name falls into the partition")
 
     def pick(self, *, old: Any, new: Any) -> Any:
-        """What this generation is expected to do."""
+        """Return the value that is expected of this generation."""
         return old if self.old else new
 
     def pick3(self, *, old_a: Any, old_b: Any, new: Any) -> Any:

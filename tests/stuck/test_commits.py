@@ -10,7 +10,7 @@ from tests.stuck.target import OFFSETS_TOPIC, Asked, Stuck
 
 
 def commit_error(kafka: Stuck) -> Err:
-    """What a commit is answered."""
+    """Return the expected error code of a commit."""
     return Err(
         kafka.pick3(old_a=Err.REQUEST_TIMED_OUT, old_b=Err.COORDINATOR_NOT_AVAILABLE, new=Err.COORDINATOR_NOT_AVAILABLE)
     )
@@ -124,7 +124,7 @@ async def test_commits_in_flight_when_the_isr_shrinks(kafka: Stuck) -> None:
 
 @cell(phases=("A",))
 async def test_the_high_watermark(kafka: Stuck) -> None:
-    """It stands still; 3.4 moves it on when the ISR shrinks below min.insync.replicas, 4.1 does not."""
+    """The high watermark does not advance; 3.4 advances it when the ISR shrinks below min.insync.replicas, 4.1 does not."""
     group = kafka.name("watermark")
     await kafka.ask(*commit(group, 1))
     before = await high_watermark(kafka)

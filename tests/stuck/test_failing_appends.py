@@ -1,4 +1,4 @@
-"""What a client is told when an append fails, and what the coordinator takes back (its policy's tables).
+"""Errors that a client gets when an append fails, and changes that the coordinator takes back (its policy's tables).
 
 Real brokers fail every append once max.message.bytes of the offsets topic is tiny; the other errors of the log are the
 simulator's alone. 4.1 takes back what only the records say - offsets, whether a group is there - and nothing of what a

@@ -35,7 +35,7 @@ async def test_heartbeats_before_and_behind_the_first_uncommitted_write(kafka: S
 
 @cell()
 async def test_heartbeats_with_an_error_wait_for_nothing(kafka: Stuck) -> None:
-    """Whoever is not a member, or not of this generation, hears so at once."""
+    """Clients that are no members, or not of this generation, get an error at once."""
     [member] = await stable(kafka, kafka.name("errors"))
     await kafka.freeze()
     kafka.start(*commit(kafka.name("writer"), 1))

@@ -9,7 +9,7 @@ from tests.stuck.target import INITIAL_DELAY_MS, Stuck
 
 
 async def newcomer_of(kafka: Stuck, group: str) -> Member:
-    """One who has its member id, at once, and has not joined with it yet."""
+    """Return a member that has got its member id, at once, and has not joined with it yet."""
     member = Member(kafka, group, "newcomer")
     answer = kafka.at_once(await member.start_join().answer())
     assert error_of(answer) is Err.MEMBER_ID_REQUIRED
@@ -70,7 +70,7 @@ async def test_a_cut_join_may_park_again(kafka: Stuck) -> None:
 
 @cell()
 async def test_a_join_parked_before_the_first_uncommitted_write(kafka: Stuck) -> None:
-    """What is written later does not concern it: it waits for the others, longer than the timeout."""
+    """Records that are written later do not delay the join: it waits for the others, longer than the timeout."""
     [member] = await stable(kafka, kafka.name("before"))
     await kafka.freeze()
     newcomer = await newcomer_of(kafka, member.group)
@@ -103,7 +103,7 @@ async def test_joins_that_can_be_answered_at_once(kafka: Stuck) -> None:
 
 @cell()
 async def test_a_group_that_begins_while_stuck(kafka: Stuck) -> None:
-    """Its first member joins and leads; 4.1's admin sees nothing of it until its first record is committed."""
+    """The first member joins and leads; 4.1's admin sees nothing of the group until its first record is committed."""
     group = kafka.name("new")
     await kafka.freeze()
     member = await newcomer_of(kafka, group)
@@ -130,7 +130,7 @@ async def test_a_group_that_begins_while_stuck(kafka: Stuck) -> None:
 
 @cell()
 async def test_a_static_members_new_group_that_never_synced(kafka: Stuck) -> None:
-    """It has its first generation; of 4.1's a record tells that it existed, of 3.4's nothing."""
+    """The group has its first generation; after a move, a record in 4.1 shows that the group existed, in 3.4 nothing does."""
     group = kafka.name("static")
     await kafka.freeze()
     member = Member(kafka, group, "static", instance="one")

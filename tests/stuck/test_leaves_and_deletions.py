@@ -26,7 +26,7 @@ def check_done(kafka: Stuck, answer: Answer) -> None:
 
 @cell()
 async def test_the_last_member_leaves(kafka: Stuck) -> None:
-    """It is gone at once, whatever it is told; in phase B of 3.4 the record of that is lost."""
+    """The member is gone at once, whatever the response; in phase B of 3.4 the record of that is lost."""
     [member] = await stable(kafka, kafka.name("last"))
     await kafka.freeze()
     asked = member.start_leave()
@@ -42,7 +42,7 @@ async def test_the_last_member_leaves(kafka: Stuck) -> None:
 
 @cell()
 async def test_one_of_two_leaves(kafka: Stuck) -> None:
-    """That writes no record: only what others have written holds it up, and a load knows nothing of it."""
+    """A leave writes no record: only records that others have written delay it, and a load does not show it."""
     members = await stable(kafka, kafka.name("one"), 2)
     behind = await stable(kafka, kafka.name("behind"), 2)
     await kafka.freeze()
@@ -68,7 +68,7 @@ async def test_one_of_two_leaves(kafka: Stuck) -> None:
 
 @cell()
 async def test_nobody_leaves(kafka: Stuck) -> None:
-    """Of a group that is there 4.1 looks the stranger up behind what is uncommitted; a group that is not is known at once."""
+    """4.1 looks up an unknown member of an existing group behind uncommitted records; a group that does not exist is known at once."""
     [member] = await stable(kafka, kafka.name("there"))
     await kafka.freeze()
     kafka.start(*commit(kafka.name("writer"), 1))
@@ -134,7 +134,7 @@ async def test_a_group_is_deleted_behind_an_uncommitted_write(kafka: Stuck) -> N
 
 @cell()
 async def test_deletions_that_are_refused(kafka: Stuck) -> None:
-    """Where nothing is uncommitted; and OffsetDelete's of a group that is not there, in any case."""
+    """Refusals are immediate while nothing is uncommitted; OffsetDelete's of a group that does not exist, in any case."""
     [member] = await stable(kafka, kafka.name("live"))
     absent = kafka.name("absent")
     await kafka.freeze()

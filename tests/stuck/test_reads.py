@@ -1,4 +1,4 @@
-"""What a stuck offsets partition does to those who only read: who coordinates, which groups are there, what is committed."""
+"""Reads while an offsets partition is stuck: coordinators, existing groups, committed offsets."""
 
 from __future__ import annotations
 

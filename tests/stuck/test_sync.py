@@ -9,7 +9,7 @@ from tests.stuck.target import Asked, Stuck
 
 
 def sync_error(kafka: Stuck) -> Err:
-    """What the leader's SyncGroup, and who waits for it, are answered."""
+    """Return the expected error code of the leader's SyncGroup, and of those that wait for it."""
     return Err(
         kafka.pick3(
             old_a=Err.REBALANCE_IN_PROGRESS, old_b=Err.COORDINATOR_NOT_AVAILABLE, new=Err.COORDINATOR_NOT_AVAILABLE

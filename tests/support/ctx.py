@@ -95,7 +95,7 @@ class FakeContext:
         self._on_disconnect = callback
 
     def disconnect(self) -> None:
-        """What the server does when the client goes away."""
+        """Call the request's callback for a closed connection, as the server does when the client disconnects."""
         assert self._on_disconnect is not None
         self._on_disconnect()
 

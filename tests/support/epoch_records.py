@@ -15,7 +15,7 @@ NameOf = Callable[[bytes], str]
 
 
 def short(key: bytes, value: bytes | None, name_of: NameOf) -> str:
-    """Its type, whose it is, and what it says of epochs, states and partitions."""
+    """Return a record's type, its member's id, and its epochs, states and partitions; "gone" for a tombstone."""
     kind, named = decode_key(key)
     who = f"{kind}{getattr(named, 'member_id', '')}"
     said = decode_value(kind, value)

@@ -329,7 +329,7 @@ def _subscription(topics: int, user: int = 0, owned: int = 0) -> bytes:
 
 
 def found(speaker: Speaker, name: str, kind: int) -> None:
-    """Its coordinator is there from here on."""
+    """Repeat FindCoordinator of a key until its coordinator is returned without an error."""
     while speaker.ask(FindCoordinatorRequest(name, kind), 3).error_code:
         pass
 

@@ -34,14 +34,14 @@ _NOT = "<exclusions>{}</exclusions>"
 
 
 def aws_jars() -> list[Path]:
-    """What s3a:// needs. Skips (CI=true: fails) without java or mvn; a wrong file fails in any case."""
+    """Return the jars that s3a:// needs. Skips (CI=true: fails) without java or mvn; a wrong file fails in any case."""
     without = [("software.amazon.awssdk", "bundle"), ("org.apache.hadoop", "*")]
     aws = _dependency("org.apache.hadoop", "hadoop-aws", HADOOP, without)
     return _jars("aws", aws + "".join(_dependency(*one, []) for one in AWS))
 
 
 def mini_jars() -> list[Path]:
-    """What `MiniHadoopClusterManager` needs besides Spark's own jars."""
+    """Return the jars that `MiniHadoopClusterManager` needs besides Spark's own."""
     return _jars("mini", "".join(_dependency(*one, [("*", "*")]) for one in MINI))
 
 

@@ -23,7 +23,7 @@ import pytest
 from tests.support.leftovers import pending_tasks
 
 GRACE_S = 60
-"""How long the watchdog lets pytest-timeout do its work."""
+"""Seconds that pytest-timeout has after its limit, before the watchdog ends the process."""
 
 _STDERR: pytest.StashKey[int] = pytest.StashKey()
 _SETTINGS: pytest.StashKey[Any] = pytest.StashKey()

@@ -49,17 +49,17 @@ import pytest
 T = TypeVar("T")
 
 WAIT_S = 60.0
-"""How long a thread or a process that is about to end is waited for."""
+"""Seconds for which a test's end waits for threads and processes that are about to end."""
 
 LASTING_THREADS = ("broker-sim patience",)
-"""One of all simulations of a process: it ends by itself when there has been none for ten seconds."""
+"""Names of threads that outlast a test: one thread of all simulations of a process, which ends ten seconds after the last of them."""
 
 FOREIGN = ("real_kafka", "clients", "spark", "browser", "real_time")
 """Marks of tests that are not judged."""
 
 _FDS = next((path for path in ("/proc/self/fd", "/dev/fd") if os.path.isdir(path)), None)
 _FRAMES = 3
-"""How many lines of the project's own code are named of the way to what is left."""
+"""Number of lines of the project's own code that are named on the way to a leftover."""
 
 _LIBRARY = (os.path.dirname(os.__file__), os.path.dirname(pytest.__file__), "<")
 _FAILED: pytest.StashKey[bool] = pytest.StashKey()
@@ -74,7 +74,7 @@ Thing = tuple[Any, ...]
 
 @dataclass(slots=True)
 class Origin:
-    """Where and in which thread something was made."""
+    """Lines of code and thread in which something was made."""
 
     lines: tuple[tuple[str, int], ...]
     thread: int
@@ -151,12 +151,12 @@ class Origins:
 
 
 def living(of: weakref.WeakKeyDictionary[T, Origin]) -> list[tuple[T, Origin]]:
-    """What is there now: other threads may make something meanwhile, and the collector take it away, so the copy is made at once."""
+    """Return the objects that exist now, with their origins. The copy is atomic: other threads and the collector change ``of``."""
     return [(one, made) for reference, made in of.data.copy().items() if (one := reference()) is not None]  # type: ignore[attr-defined]
 
 
 _origins = Origins()
-"""One for the process: sessions within a session share it."""
+"""Origins of the whole process: sessions within a session share them."""
 
 _sessions: list[Leftovers] = []
 
@@ -187,7 +187,7 @@ def look(folder: str | None = None) -> set[Thing]:
 
 
 def pending_tasks() -> list[asyncio.Task[Any]]:
-    """Of all loops that don't run at the moment in other threads."""
+    """Return the pending tasks of all loops that don't run now in other threads."""
     return [task for loop, _ in living(_origins.loops) if not loop.is_running() for task in asyncio.all_tasks(loop)]
 
 
@@ -218,7 +218,7 @@ def _is_child(pid: int) -> bool:
 
 
 def _lasting() -> set[Thing]:
-    """What Python itself keeps for the life of the process: the process that looks after multiprocessing's named things."""
+    """Return the things that Python itself keeps until the process ends: the process that tracks multiprocessing's named resources."""
     tracker = getattr(sys.modules.get("multiprocessing.resource_tracker"), "_resource_tracker", None)
     pid, number = getattr(tracker, "_pid", None), getattr(tracker, "_fd", None)
     if pid is None or number is None:
@@ -349,13 +349,13 @@ class Leftovers:
     """The plugin, one for each session."""
 
     folder: str | None = None
-    """Where temporary files of this process and its children are."""
+    """Folder for temporary files of this process and its children."""
     before: set[Thing] = field(default_factory=set)
-    """What was there when the test's setup began."""
+    """Things that existed when the test's setup began."""
     wide: dict[Any, set[Thing]] = field(default_factory=lambda: defaultdict(set))
-    """What a fixture of a wider scope has opened."""
+    """Things that each fixture of a wider scope has opened."""
     ended: dict[Thing, str] = field(default_factory=dict)
-    """What such a fixture had opened that has ended since -> its name."""
+    """Things of such fixtures that have been finalised since -> text that names the fixture."""
 
     _outside: tuple[str | None, str | None] | None = None
 
@@ -467,7 +467,7 @@ class Leftovers:
 
 
 def _forget_the_failure() -> None:
-    """What has been reported keeps no variables of the test alive."""
+    """Clear the frames of the failure reported last, so that they keep no variables of the test alive."""
     failure: BaseException | None = getattr(sys, "last_value", None)
     while failure is not None:
         for frame, _ in traceback.walk_tb(failure.__traceback__):
@@ -479,7 +479,7 @@ def _forget_the_failure() -> None:
 
 @contextmanager
 def lasting() -> Iterator[None]:
-    """What the block opens is no test's: a fixture of the session closes it."""
+    """Exempt the things that the block opens: they belong to no test, a fixture of the session closes them."""
     plugin = _sessions[-1] if _sessions else None
     if plugin is None:
         yield
@@ -509,7 +509,7 @@ def _others() -> bool:
 
 @contextmanager
 def _heard() -> Iterator[list[str]]:
-    """What finalisers raise meanwhile, as text."""
+    """Collect errors that finalisers raise within the block, as text."""
     heard: list[str] = []
     before = sys.unraisablehook
     sys.unraisablehook = lambda raised: heard.append(f"{type(raised.exc_value).__name__}: {raised.exc_value}")

@@ -1,4 +1,4 @@
-"""What became of a run of tests, as a file: for who runs several, one after the other (tests/stages.py).
+"""Outcome of a run of tests, as a file: for whoever runs several, one after the other (tests/stages.py).
 
 Where the environment names a folder in BROKER_SIM_OUTCOMES, each run writes one file there when it ends; runs of pytest that tests
 start don't, they no longer find the name. An option would have to stand in every command, the README's too.
@@ -21,12 +21,12 @@ FOLDER = "BROKER_SIM_OUTCOMES"
 """The environment variable."""
 
 LINE = 200
-"""How much of an error is kept; the whole of it stands in the run's output."""
+"""Greatest number of characters of an error that are kept; the whole error is in the run's output."""
 
 
 @dataclass
 class Outcomes:
-    """What a run came to; ``failed``: the error's first line by the test's id, or by the file that could not be loaded."""
+    """Outcome of one run; ``failed``: the error's first line by the test's id, or by the file that could not be loaded."""
 
     passed: int = 0
     skipped: int = 0
@@ -35,7 +35,7 @@ class Outcomes:
 
     @classmethod
     def read(cls, folder: Path) -> list[Outcomes]:
-        """Of all runs that left a file, in the order in which they ended."""
+        """Return the outcomes of all runs that left a file, in the order in which they ended."""
         files = sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
         return [cls(**json.loads(file.read_text())) for file in files]
 

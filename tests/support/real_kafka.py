@@ -103,7 +103,7 @@ log4j.appender.{name}.layout=org.apache.log4j.PatternLayout
 log4j.appender.{name}.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
 LOG_FILES = ("server", "controller", "state-change", "log-cleaner")
-"""What a broker writes with Kafka's shipped logging configuration, as far as it matters here (config/log4j.properties, log4j2.yaml)."""
+"""Logs that a broker writes with Kafka's shipped logging configuration, as far as used here (config/log4j.properties, log4j2.yaml)."""
 
 
 # ------------------------------------------------------------------------------------------------ jars
@@ -160,7 +160,7 @@ def _tools(version: str) -> str:
 
 
 def cache_dir() -> Path:
-    """Where downloads that tests need are kept between runs."""
+    """Return the folder in which downloads that tests need are kept between runs."""
     return Path(os.environ.get("BROKER_SIM_CACHE") or Path.home() / ".cache" / "broker-sim")
 
 
@@ -380,7 +380,7 @@ class Node:
             time.sleep(0.05)
 
     def log(self) -> str:
-        """What the process has logged since its last start."""
+        """Return the process's log since its last start."""
         with self.log_path.open("rb") as handle:
             handle.seek(self._log_start)
             return handle.read().decode(errors="replace")

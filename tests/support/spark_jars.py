@@ -65,11 +65,11 @@ CONNECTOR = (
         "5273c8bc8c0dca2211175c0d27efbd7228efae99689aac001a8e1ef8e872e9ef",
     ),
 )
-"""What Spark 4.2 needs beside its own jars to talk to Kafka."""
+"""Jars that Spark 4.2 needs beside its own to connect to Kafka."""
 
 
 def jars_for(items: Iterable[pytest.Item]) -> dict[str, str]:
-    """What a session for these tests has to be started with. Nothing where the jars can't be had: who needs them says so."""
+    """Return the Spark settings for a session of these tests; empty where the jars can't be had: tests that need them report it."""
     named = {item.path.name for item in items}
     jars: list[Path] = []
     for test, brought in (("test_connector.py", connector_jars), ("test_hadoop_files.py", aws_jars)):

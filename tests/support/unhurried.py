@@ -23,8 +23,8 @@ from typing import Any
 import pytest
 
 PACE = 10.0
-"""How many seconds of the loop's time pass in a second that it has nothing to do. The kernel takes far less than a tenth of what a test
-measures to carry bytes over loopback."""
+"""Seconds of the loop's time that pass in one idle second. The kernel needs far less than a tenth of the times that tests
+measure to carry bytes over loopback."""
 
 TURN_S = 0.001
 
@@ -52,8 +52,8 @@ class UnhurriedLoop(asyncio.SelectorEventLoop):
 def loops(
     item: pytest.Item, *, hurried: tuple[str, ...] = (), uvloop: tuple[str, ...] = ()
 ) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """What a conftest answers ``pytest_asyncio_loop_factories``: an unhurried loop for all modules but ``hurried``, whose peers live in
-    other threads or processes; those of ``uvloop`` run on uvloop, too, where it is installed."""
+    """Return the loop factories for ``pytest_asyncio_loop_factories``: an unhurried loop for all modules but ``hurried``, whose peers
+    run in other threads or processes; modules in ``uvloop`` run on uvloop, too, where it is installed."""
     module = item.path.name
     found: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
         "asyncio": asyncio.new_event_loop if module in hurried else UnhurriedLoop

@@ -1,4 +1,4 @@
-"""Where broker and test share a loop, no stall of the machine gets into its time."""
+"""Event loops of these tests: where broker and test share a loop, stalls of the machine don't count in the loop's time."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ class World:
         return told
 
     def commit(self, error: Err = Err.NONE) -> None:
-        """What was held is committed."""
+        """Advance the high watermark to the end of the log."""
         self.high_watermark = len(self.log)
         self.step(Committed(self.high_watermark, error))
 

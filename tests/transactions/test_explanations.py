@@ -64,7 +64,7 @@ def told(kafka: Cluster, start: str) -> list[str]:
 
 @asynccontextmanager
 async def client(kafka: Cluster, name: str) -> AsyncIterator[Client]:
-    """Another client, on a connection of its own."""
+    """Client on a connection of its own."""
     wire = await Wire.connect(kafka.bootstrap, client_id=name)
     try:
         yield Client(wire)

@@ -1,4 +1,4 @@
-"""What becomes of a transaction, flow by flow, and what its coordinator writes: the golden traces of real brokers."""
+"""Flows of transactions, and the records that the coordinator writes: the golden traces of real brokers."""
 
 from __future__ import annotations
 

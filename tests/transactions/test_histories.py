@@ -117,7 +117,7 @@ class History:
 
 
 def _stored(transactions: dict[str, Transaction]) -> dict[str, Stored]:
-    """What the log says, without the order of the partitions, and without the producer id before where it may be left out."""
+    """Return the log's state, without the order of the partitions, and without the previous producer id where it may be left out."""
     return {
         name: replace(one.stored, partitions=tuple(sorted(one.stored.partitions)), previous_producer_id=-1)
         for name, one in transactions.items()

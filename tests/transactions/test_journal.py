@@ -1,4 +1,4 @@
-"""What the journal tells of transactions: their steps, their markers, pending offsets of groups, whose readers wait."""
+"""Events of transactions in the journal: steps, markers, pending offsets of groups, readers that wait."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def end(client: Client, *, commit: bool) -> Err:
 
 
 def told(kafka: Cluster) -> list[str]:
-    """What is told of transactions, each event in a few words."""
+    """Return the journal's events of transactions, each in a few words."""
     words = []
     for event in kafka.journal.events:
         kind = event["event"]

@@ -1,4 +1,4 @@
-"""What happens to brokers, and so to the groups whose offsets partitions they have."""
+"""Events of brokers, and so of the groups whose offsets partitions they have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What looks like trouble and is none: none of it deserves more than a note."""
+"""Events that look like trouble and are none: no finding about them may be more than a note."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ async def assignor_change(stage: Stage) -> None:
 
 
 async def taken_over(stage: Stage) -> None:
-    """One of two members dies in its transaction: the other one gets its partitions, whose offsets are pending until it times out."""
+    """Kill one of two members in its transaction: the other one gets its partitions, whose offsets are pending until it times out."""
     group = await stage.group(members=0, client="confluent", session_ms=6000)
     for number in (1, 2):
         await group.add(
