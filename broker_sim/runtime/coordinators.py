@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, ClusterState, Partition
 from broker_sim.metadata.topics import SHARE_STATE_TOPIC, TRANSACTION_TOPIC
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["Coordinators", "open_internal_topics"]
 
 log = logging.getLogger("broker_sim")
+
+R = TypeVar("R", bound="CoordinatorRuntime[Any]")
 
 
 def _unchanged(made: object) -> None:
@@ -71,10 +73,7 @@ class Coordinators:
         made = self.groups = GroupCoordinator(state, chance=self._chance, persister=self._persister)
         state.on_topics_changed.append(made.topics_changed)
         state.on_group_configured.append(made.group_configured)
-        self._follow_leaders(made)
-        self._prepare(made)
-        made.start()
-        return made
+        return self._started(made, self._prepare)
 
     @cached_property
     def transactions(self) -> TransactionCoordinator:
@@ -82,10 +81,7 @@ class Coordinators:
         from broker_sim.runtime.transaction_coordinator import TransactionCoordinator
 
         made = self.transactions = TransactionCoordinator(self._state)
-        self._follow_leaders(made)
-        self._prepare_transactions(made)
-        made.start()
-        return made
+        return self._started(made, self._prepare_transactions)
 
     @cached_property
     def share_states(self) -> ShareStateCoordinator:
@@ -94,9 +90,7 @@ class Coordinators:
 
         made = self.share_states = ShareStateCoordinator(self._state)
         self._state.on_topics_changed.append(made.topics_changed)
-        self._follow_leaders(made)
-        made.start()
-        return made
+        return self._started(made, _unchanged)
 
     @cached_property
     def shares(self) -> SharePartitions:
@@ -164,8 +158,8 @@ class Coordinators:
         if self.made_shares is not None:
             self.made_shares.close()
 
-    def _follow_leaders(self, made: CoordinatorRuntime[Any]) -> None:
-        """A coordinator moves with its partition, and ends with its broker's process."""
+    def _started(self, made: R, prepare: Callable[[R], object]) -> R:
+        """Start coordinators, which move with their partitions, and end with their broker's process."""
 
         def moved(partition: Partition) -> None:
             if partition.topic.name == made.kind.topic:
@@ -174,6 +168,9 @@ class Coordinators:
         self._state.on_leader_changed.append(moved)
         for broker in self._state.brokers.values():
             broker.on_stopped.append(made.broker_stopped)
+        prepare(made)
+        made.start()
+        return made
 
 
 def open_internal_topics(state: ClusterState, *, at_start: bool) -> str | None:
