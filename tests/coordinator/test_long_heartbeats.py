@@ -20,8 +20,8 @@ from tests.support.counted_names import Name
 
 COUNT = 20_000
 MOST = 8
-"""Number of times that a step may touch each name: it is compared with the next one, hashed where it is counted, looked up, and taken from the
-count."""
+"""Number of times that a step may touch each name: it is compared with the next one, hashed where it is counted, looked up, and
+taken from the count."""
 CLIENT = Client("c", "/127.0.0.1", 1)
 
 
