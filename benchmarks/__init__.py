@@ -1,4 +1,4 @@
-"""How fast the simulator is, as ratios to other brokers measured in the same run: ``python -m benchmarks``.
+"""Benchmarks of the simulator's speed, as ratios to other brokers measured in the same run: ``python -m benchmarks``.
 
 Rules:
 1. Every system is started here, pinned to one core, and ended by its pid; the load generator runs on another core. Loopback only.

@@ -20,7 +20,7 @@ _WARM_UP_S = 5.0
 
 @dataclass
 class Measured:
-    """What a system's runs of a row gave."""
+    """Results of a system's runs of a row."""
 
     values: list[float] = field(default_factory=list)
     cpus_us: list[float] = field(default_factory=list)
@@ -106,7 +106,7 @@ def _arguments(row: BenchmarkRow, system: System, seconds: float) -> list[str]:
 
 
 def verdicts(row: BenchmarkRow, results: dict[str, Measured], ours: list[System]) -> list[Verdict]:
-    """Each of the row's goals against the best of its peers, for each of our systems."""
+    """Verdicts on the row's goals: each of our systems against the best of a goal's peers."""
     return [
         verdict
         for goal in row.goals

@@ -77,7 +77,7 @@ _USUAL_OF: dict[str, dict[str, Any]] = {
     "ShareGroupHeartbeatRequest": {"member_id": _MEMBER, "member_epoch": 0},
     "ShareFetchRequest": {"member_id": _MEMBER, "share_session_epoch": 0},
 }
-"""What a request needs besides, which would have others refused."""
+"""Fields that one request needs besides; with them other requests would be refused."""
 
 Make = Callable[[], tuple[object, int]]
 

@@ -1,4 +1,4 @@
-"""How long one request of up to 1 MiB keeps the event loop from other clients, request by request.
+"""Time for which one request of up to 1 MiB keeps the event loop from other clients, request by request.
 
 Hostile requests unpack or multiply, honest ones are merely large; ``greatest`` are the counts of ``tests/support/greatest_counts.py``.
 What counts is the CPU time of the longest callback (``benchmarks.watched``), which other processes on the machine hardly change; the
@@ -70,7 +70,7 @@ LIMIT_MB = 150
 TURNS = int(os.environ.get("HOSTILE_TURNS", "20"))
 _SETTLED_S = 40
 _SMALL_MB = 30
-"""What an allocator may keep: the memory is not waited for."""
+"""Megabytes that an allocator may keep: their release is not waited for."""
 _MIB = 1_000_000
 _DEADLINE_S = 30
 _COMPACTED_S = 90
@@ -158,7 +158,7 @@ def _figure(name: str, progress: str, address: Address, work: Work, memory: mmap
 
 
 class _Memory:
-    """How much larger a broker is at the end of the block, without what clients have to give back. ``mb``; ``note``: at its largest."""
+    """Growth of a broker's resident memory over the block, after clients have released theirs (``mb``); ``note``: its maximum."""
 
     def __init__(self, broker: Running) -> None:
         self._broker, self._address = broker, _address(broker)

@@ -1,4 +1,4 @@
-"""How long a broker takes to serve a group whose offsets partition holds many commits: from process start to the first OffsetFetch that
+"""Time until a broker serves a group whose offsets partition holds many commits: from process start to the first OffsetFetch that
 is answered, with the same log directory for the simulator and for Apache Kafka, which made it.
 
 The log is what one is before compaction: commits of ten partitions each, of 200 groups, over and over. `RECORDS` are 116 MB.
@@ -139,7 +139,7 @@ async def _answered(port: int, began: float) -> None:
 
 
 async def _first_commit(port: int) -> None:
-    """It makes the offsets topic."""
+    """Commit a first offset, which creates the offsets topic."""
     began = time.monotonic()
     await _until(port, FindCoordinatorRequest("group-0", 0), 2, lambda answer: answer.error_code, began)
     topic = OffsetCommitRequestTopic(TOPIC, partitions=[OffsetCommitRequestPartition(0, 1, -1, "")])

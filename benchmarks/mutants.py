@@ -1,4 +1,4 @@
-"""Of a fixed sample of mutants, how many a general sweep misses: the share may only fall. See tests/mutation.
+"""Share of a fixed sample of mutants that a general sweep misses: it may only fall. See tests/mutation.
 
 python -m benchmarks --only mutants
 """
@@ -29,7 +29,7 @@ def _read(line: str) -> Scored:
 
 
 def mutants() -> Figure:
-    """It takes some minutes. Raises CalledProcessError: the sweep fails without a mutant, too."""
+    """Measure the share of missed mutants, in some minutes. Raises CalledProcessError: the sweep fails without a mutant, too."""
     with tempfile.TemporaryDirectory() as directory:
         rows = Path(directory) / "rows.jsonl"
         command = [sys.executable, "-m", "tests.mutation", *_SAMPLE, "--rows", str(rows)]

@@ -1,4 +1,4 @@
-"""What the pipeline on Spark costs: reading the offsets log, beside the way that needs no source of its own, and how it grows.
+"""Cost of the pipeline on Spark: reading the offsets log, beside the way that needs no source of its own, and how it grows.
 
     python -m benchmarks --only pipeline
 
@@ -34,7 +34,7 @@ from benchmarks.scale import Figure
 
 COMMITS = 1_000_000
 TIMES = 10
-"""How many times as many are read to see how cost grows."""
+"""Factor by which more commits are read to see how cost grows."""
 
 PARTITIONS = 50
 PER_BATCH = 10
@@ -122,9 +122,9 @@ def _seconds_text(runs: list[Run], rows: int = COMMITS) -> str:
 
 
 def _at_least(title: str, peer: list[Run], ours: list[Run], goal: float, cores: int = 1) -> Figure:
-    """How many times as fast one way is, which has to reach a goal: as a figure that has to stay below one.
+    """Return the figure of a speedup that has to reach a goal: the goal divided by the speedup, which has to stay below one.
 
-    ``cores``: how many times as many cores it has.
+    ``cores``: how many times as many cores ``ours`` has.
     """
     ratio, by_cpu = _seconds(peer) / _seconds(ours), cores * _cpu(peer) / _cpu(ours)
     note = f"{ratio:.2f}x, by CPU {by_cpu:.2f}x, goal {goal:g}x: {_seconds_text(ours)}; {_seconds_text(peer)}"
@@ -195,7 +195,7 @@ class _SparkProcess:
             self.process.wait()
 
     def ask(self, what: str) -> Any:
-        """Its answer. Raises RuntimeError where it has ended."""
+        """Return the session's answer. Raises RuntimeError if the session has ended."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(f"{what}\n")
@@ -240,7 +240,7 @@ def _timed(frame: Any) -> Run:
 
 
 def _ours() -> list[int]:
-    """This process and all below it."""
+    """Ids of this process and of all its descendants."""
     below: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""How long the whole report takes: a million commits in 50 log partitions and the journal of a million lines that tells of them.
+"""Time that the whole report takes: a million commits in 50 log partitions and the journal of a million lines that tells of them.
 
     python -m benchmarks.pipeline_report                      # on two cores; about ten minutes where other work disturbs
     python -m benchmarks.pipeline_report --commits 100000 --keep DIR
@@ -34,7 +34,7 @@ PARTITIONS, GROUPS, TOPIC_PARTITIONS, AT_ONCE = 50, 200, 8, 4
 SPAN_MS = 30 * 60_000
 BEGAN_MS = 1_760_000_000_000
 STUCK = (600_000, 640_000)
-"""When the first group's log partition is stuck, ms from the beginning."""
+"""Interval in which the first group's log partition is stuck, ms from the beginning."""
 REBALANCES = 10
 
 

@@ -16,7 +16,7 @@ class Unavailable(Exception):
 
 
 def cache_dir() -> Path:
-    """Where built programs are kept between runs: env BROKER_SIM_CACHE, else ~/.cache/broker-sim."""
+    """Directory in which built programs are kept between runs: below env BROKER_SIM_CACHE, else ~/.cache/broker-sim."""
     return Path(os.environ.get("BROKER_SIM_CACHE") or Path.home() / ".cache" / "broker-sim") / "benchmarks"
 
 

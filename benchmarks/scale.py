@@ -1,4 +1,4 @@
-"""What is not a ratio of throughputs: start-up, memory, and whether a request costs the same in a large cluster as in a small one."""
+"""Absolute measurements: start-up, memory, and whether a request costs the same in a large cluster as in a small one."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def memory(system: System) -> list[Figure]:
 
 
 def transactional_ids(system: System) -> list[Figure]:
-    """What each of 10,000 transactional ids adds to RSS that have had a transaction each, the log of it included."""
+    """Measure the RSS that each of 10,000 transactional ids adds with one transaction, the log of it included."""
     most = GROUPS[-1]
     with system.running(BROKER_CORE) as broker:
         rss = kload(broker, LOAD_CORE, ["transactional-ids", "--groups", str(most)])["extra"]["rss_mib"]

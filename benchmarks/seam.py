@@ -1,4 +1,4 @@
-"""What the seams for journal, rules and states cost a commit while they are not used.
+"""Cost that the seams for journal, rules and states add to a commit while they are not used.
 
 Brokers without sockets: one is the code as it is, the others the same code with every look at a seam taken out of its syntax tree
 (``tap is None`` is decided before it runs). Their instructions are counted (valgrind), or, where that is not installed, they commit
@@ -34,7 +34,7 @@ LIMIT_PERCENT = 2.0
 CREWS = 12
 ROUNDS = 50
 COMMITS = 200
-"""Of one broker in one round."""
+"""Commits of one broker in one round."""
 WARM = 10
 """Rounds before the first that counts."""
 COUNTED = (2, 12)
@@ -113,12 +113,12 @@ def _known(node: ast.expr) -> bool | None:
 
 
 def copy_of(name: str) -> ModuleType:
-    """Another copy of a module as it is."""
+    """Return a second copy of a module as it is."""
     return _compiled(name, *_parsed(name))
 
 
 def without_seams(name: str) -> ModuleType:
-    """Another copy of a module, its looks at the seams taken out. Raises RuntimeError where it has none."""
+    """Return a second copy of a module, its looks at the seams taken out. Raises RuntimeError if it has none."""
     tree, origin = _parsed(name)
     decided = _Decided()
     tree = decided.visit(tree)
@@ -264,7 +264,7 @@ def _worker(kind: str) -> Iterator[Callable[[], float]]:
 
 
 def _low(costs: list[float]) -> float:
-    """What it costs while nothing else disturbs: the tenth percentile."""
+    """Cost while nothing else disturbs: the tenth percentile."""
     return statistics.quantiles(costs, n=10)[0]
 
 

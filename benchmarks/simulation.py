@@ -1,4 +1,4 @@
-"""What virtual time costs: CPU seconds of simulated lives, and how many of them are the clients' own.
+"""Cost of virtual time: CPU seconds of simulated lives, and how many of them are the clients' own.
 
 The clients are aiokafka's, unmodified: their share is the floor that no broker or loop gets below. It is found by sampling: a signal
 every millisecond of CPU time, whose frame tells whose code is running.
@@ -54,7 +54,7 @@ class Shares:
 
 
 def _whose(frame: FrameType | None) -> str:
-    """Of the innermost code that is somebody's: asyncio's is its caller's."""
+    """Return the owner of the innermost code that has one: asyncio's code is its caller's."""
     while frame is not None:
         path = frame.f_code.co_filename
         if "/aiokafka/" in path or path.endswith("workloads/programs.py"):
@@ -91,7 +91,7 @@ def _cpu(live: Callable[[Simulation], object], times: int) -> float:
 
 
 def _figures(name: str, live: Callable[[Simulation], object], limit: float, unit: str, times: int) -> list[Figure]:
-    """What a life costs, and that as a multiple of its clients' share."""
+    """Measure the cost of a life, and that as a multiple of its clients' share."""
     _cpu(live, 1)  # imports, and compiles codecs
     cpu_s = _cpu(live, times)
     with _sampled() as shares:
@@ -152,7 +152,7 @@ def _measure() -> Iterator[Figure]:
 
 
 def simulation() -> list[Figure]:
-    """All of them, from a process of their own: its hash seed is pinned, its signals are its own. Raises CalledProcessError."""
+    """Measure all figures in a process of their own: its hash seed is pinned, its signals are its own. Raises CalledProcessError."""
     command = [sys.executable, "-m", "benchmarks.simulation"]
     done = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": "0"}, stdout=subprocess.PIPE, check=True)
     return [Figure(**fields) for fields in map(json.loads, done.stdout.splitlines())]

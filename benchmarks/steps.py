@@ -1,4 +1,4 @@
-"""Where the time of a request goes: brokers without sockets, from a connection's bytes to its answer.
+"""CPU time of a request, by layer: brokers without sockets, from a connection's bytes to its answer.
 
 A classic and a consumer group rebalance, a share group reads, and transactions are committed, in both versions and without any. Each
 request's CPU time is taken, and a signal every few milliseconds of it finds the layer whose code runs; C code counts for its caller.
@@ -206,7 +206,7 @@ class _Bench:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """What is asked from here on counts."""
+        """Count and sample the requests of the block alone."""
         self.cost_ns.clear()
         self.asked.clear()
         gc.collect()

@@ -349,7 +349,7 @@ def section(name: str, places: tuple[str, ...]) -> str:
 
 
 def values() -> Iterator[str]:
-    """What is handed out, with its fields."""
+    """Yield the classes of values that the API returns, with their fields."""
     for name, module in VALUES.items():
         found = next(n for n in Source(module).tree.body if isinstance(n, ast.ClassDef) and n.name == name)
         yield f"### {name}\n\n{prose(found, name)}\n"
@@ -377,7 +377,7 @@ def keys() -> Iterator[str]:
 
 
 def errors() -> Iterator[str]:
-    """What may be raised."""
+    """Yield the exceptions that the API may raise."""
     for name, module in ERRORS.items():
         found = next(n for n in Source(module).tree.body if isinstance(n, ast.ClassDef) and n.name == name)
         yield f"- `{name}`: {one_line(prose(found, name))}"

@@ -1,4 +1,4 @@
-"""What the clients in packages/ are drawn from: the operations and shapes of openapi.json, without anything of one language.
+"""Model of the clients in packages/: the operations and shapes of openapi.json, without anything of one language.
 
 `clients_java`, `clients_go` and `clients_node` write them down in theirs. A client of a cluster fills in ``{cluster}`` by itself; for
 the operations on clusters it is a parameter.
@@ -61,7 +61,7 @@ class Parameter:
 
     @property
     def doc_with_values(self) -> str:
-        """What it is, and its values where they are counted out."""
+        """Description of the parameter, with its values where they are enumerated."""
         return self.doc + (f"; one of {', '.join(self.type.values)}" if self.type.values else "")
 
 

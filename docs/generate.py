@@ -66,7 +66,7 @@ def first_line(text: str | None) -> str:
 
 
 def transitions() -> str:
-    """Which state a group may go to from which."""
+    """Table of the transitions between a group's states."""
     rows = [
         [f"**{source.value}**", *("yes" if source in groups.TRANSITIONS[target] else "" for target in State)]
         for source in State
@@ -82,7 +82,7 @@ ANSWERS = {
 
 
 def answers() -> str:
-    """What each state answers to a member whose id and generation are right."""
+    """Table of each state's answers to a member whose id and generation are right."""
     rows = [[f"**{state.value}**", *(answer[state].name for answer in ANSWERS.values())] for state in State]
     return table(["state \\ request", *ANSWERS], rows)
 
@@ -94,14 +94,14 @@ def _place(function: Callable[..., Any]) -> str:
 
 
 def events() -> str:
-    """Which function takes which request and which timer."""
+    """Table of the functions that handle requests and timers."""
     rows = [["request", f"`{body.__name__}`", _place(function)] for body, function in shard._REQUESTS.items()]
     rows += [["timer", f"`{kind}`", _place(function)] for kind, function in shard._TIMERS.items()]
     return table(["event", "kind", "function"], rows)
 
 
 def policy() -> str:
-    """Where the two coordinators of Kafka differ."""
+    """Table of the differences between Kafka's two group coordinators."""
     docs = _field_docs(policies.Policy)
     rows: list[list[str]] = []
     for name in policies.Policy.__dataclass_fields__:
@@ -141,7 +141,7 @@ def _field_docs(cls: type) -> dict[str, str]:
 
 
 def clients() -> str:
-    """Which real client runs which part of the scenarios."""
+    """Table of the real clients: how many of the scenarios each runs, and its limits."""
     from tests.clients import transaction_scenarios  # noqa: F401  (it adds its own to the list)
     from tests.clients.clients import CLIENTS
     from tests.clients.scenarios import SCENARIOS
@@ -184,7 +184,7 @@ def operations() -> str:
 
 
 def fault_kinds() -> str:
-    """What can go wrong in a simulation."""
+    """Table of the kinds of faults in a simulation."""
     rows = []
     for kind in simulated_faults.KINDS.values():
         takes = rules.VERDICTS if kind.name == "rule" else [one.name for one in kind.takes if not one.required]
@@ -198,7 +198,7 @@ def fault_kinds() -> str:
 
 
 def swarm_kinds() -> str:
-    """What a seed can turn on."""
+    """Table of the faults that a seed can turn on, by kind."""
     by_kind: dict[str, list[str]] = {}
     for name, (kind, _) in swarm.SWARM.items():
         by_kind.setdefault(kind, []).append(f"`{name}`")
@@ -207,12 +207,12 @@ def swarm_kinds() -> str:
 
 
 def invariants() -> str:
-    """What every simulation checks."""
+    """List of the invariants that every simulation checks."""
     return "\n".join(f"- {name}" for name in verification.invariants())
 
 
 def small_worlds() -> str:
-    """What `broker-sim explore` can play: a row for each kind, with the releases."""
+    """Table of the worlds that `broker-sim explore` can play: a row for each kind, with the releases."""
     from broker_sim.simulation.exhaustive.catalogue import DESCRIPTIONS, WORLDS
 
     releases: dict[str, list[str]] = {}
@@ -224,21 +224,21 @@ def small_worlds() -> str:
 
 
 def watched_apis() -> str:
-    """Which APIs a sweep watches."""
+    """Table of the APIs that a sweep watches."""
     import watched
 
     return table(["API", "its answers are held against"], watched.apis())
 
 
 def prober_rules() -> str:
-    """What probers and their like hold to be so."""
+    """Table of the rules that probers and their like check."""
     import watched
 
     return table(["rule", "watched by"], watched.prober_rules())
 
 
 def pins() -> str:
-    """What a simulation pins."""
+    """Table of the pins of a simulation."""
     from broker_sim.simulation.sync.blocking import KAFKA_PINS
 
     pinned = [*ambient.PINS.items(), *KAFKA_PINS.items()]
@@ -329,11 +329,11 @@ NOT_DONE: dict[str, tuple[tuple[int, ...], str]] = {
     "telemetry": ((71, 72), ""),
     "the controller's own": ((55, 57, 64, 74, 80, 81), ""),
 }
-"""What a Kafka broker has and this one hasn't. A request for it is not advertised, and costs the connection, as in Kafka."""
+"""Features of a Kafka broker that this one hasn't. A request for one is not advertised, and costs the connection, as in Kafka."""
 
 
 def not_done() -> list[list[str]]:
-    """What is missing still, with the APIs for it."""
+    """Rows of the features that are missing still, with the APIs for them."""
     rows = []
     for what, (keys, note) in NOT_DONE.items():
         missing = [f"{OTHERS[key][0]} ({key})" for key in keys if key not in handler_modules()]

@@ -12,7 +12,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 128
 _COLUMN = 36
-"""Where what a package is begins in its line."""
+"""Column at which the description of a package begins."""
 _LAYERS = "imports run one way"
 _ROOMS = "a simulation's rooms"
 
@@ -25,7 +25,7 @@ def _contract(name: str) -> dict[str, Any]:
 
 
 def _place(dotted: str) -> Path:
-    """Where a package or module stands."""
+    """Path of a package or module."""
     above = ROOT / "protocol" if dotted.startswith("kafka_wire") else ROOT
     path = above / dotted.replace(".", "/")
     return path if path.is_dir() else path.with_suffix(".py")

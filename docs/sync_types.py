@@ -53,7 +53,7 @@ INNER = {
     "GroupHandle": {"obstacle_to_reading"},
     "ShareGroupHandle": {"obstacle_to_reading"},
 }
-"""What is public in a class only for the rooms beside it."""
+"""Names that are public in a class only for the packages beside it."""
 
 ATTRIBUTES = {
     "LogHandle": {"topic": "str", "index": "int", "name": "str"},
@@ -105,7 +105,7 @@ class Face:
         self.seen: set[str] = set()
 
     def draw(self) -> str:
-        """Its text."""
+        """Return the text of the class."""
         for place in FACES[self.name]:
             module, _, name = place.rpartition(".")
             self.source = Source(module)
@@ -184,7 +184,7 @@ def _default(node: ast.expr) -> ast.expr:
 
 
 def _stored(node: ast.stmt, given: dict[str, ast.expr | None]) -> Iterator[tuple[str, ast.expr | None]]:
-    """What an ``__init__`` stores: attribute and type."""
+    """Yield the attributes that a statement of an ``__init__`` assigns, each with its type."""
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Attribute):
         yield node.target.attr, node.annotation
     if isinstance(node, ast.Assign):

@@ -1,4 +1,4 @@
-"""What sweeps watch, for docs/sweeps.md: the rules that probers hold answers against, and which APIs nobody watches."""
+"""Coverage of the sweeps, for docs/sweeps.md: the rules that probers hold answers against, and which APIs nobody watches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TELLS = {"expect": 0, "breach": 0, "fail": 0, "_fail": 0}
 
 
 def _modules() -> Iterator[tuple[str, Path]]:
-    """Those of the probers and of the bank, with the names that the tables have for them."""
+    """Modules of the probers and of the bank, with the names that the tables have for them."""
     for room, within in ((probing, ""), (bank, "bank/")):
         yield from ((within + path.stem, path) for path in sorted(Path(inspect.getfile(room)).parent.glob("*.py")))
 

@@ -36,7 +36,7 @@ def begun(mechanism: str, users: dict[str, str], rng: random.Random) -> Exchange
 
 
 def failure(of: Exchange, token: bytes) -> AuthenticationFailed:
-    """What the exchange says of a token that it refuses."""
+    """Return the error with which the exchange refuses a token."""
     with pytest.raises(AuthenticationFailed) as raised:
         of.evaluate(token)
     assert not of.complete

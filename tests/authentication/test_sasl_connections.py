@@ -186,7 +186,7 @@ async def test_on_an_authenticated_connection_both_requests_are_refused(wire: Wi
 
 @pytest.fixture
 async def sessions() -> AsyncIterator[Cluster]:
-    """Of 30 s."""
+    """Cluster whose sessions last 30 s."""
     async with secured(ALICE | {"bob": "x"}, {"connections.max.reauth.ms": 30_000, **ALL_MECHANISMS}) as cluster:
         yield cluster
 

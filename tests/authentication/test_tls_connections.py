@@ -40,7 +40,7 @@ async def connect(kafka: Cluster, context: ssl.SSLContext, name: str | None = No
 
 
 async def served(wire: Wire) -> int:
-    """How many brokers its metadata has."""
+    """Return the number of brokers in a connection's Metadata answer, and close it."""
     brokers = (await wire.send(MetadataRequest(), 9)).brokers
     await wire.close()
     return len(brokers)
@@ -93,7 +93,7 @@ async def test_many_frames_and_a_large_reply_arrive_whole(kafka: Cluster) -> Non
 
 
 async def test_a_client_that_does_not_trust_the_authority(kafka: Cluster, caplog: pytest.LogCaptureFixture) -> None:
-    """It says so with an alert of TLS. asyncio's own client hangs up without one, for which there is no line."""
+    """The client sends a TLS alert. asyncio's own client hangs up without one, for which there is no line."""
 
     def handshake() -> None:
         host, _, port = kafka.bootstrap.split(",")[0].rpartition(":")

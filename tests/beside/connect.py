@@ -36,7 +36,7 @@ class Worker(Program):
         super().__init__(name, java("-cp", connect_classpath(VERSION), main, str(properties)), directory, port)
 
     def running(self, connector: str, tasks: int) -> dict[str, Any]:
-        """Its status of a connector, once that and all its tasks run."""
+        """Return the worker's status of a connector, once the connector and all its tasks run."""
 
         def all_run(status: dict[str, Any]) -> bool:
             states = [status["connector"]["state"], *(task["state"] for task in status["tasks"])]

@@ -21,7 +21,7 @@ from tests.support.real_kafka import need_tool
 __all__ = ["UP_S", "Program", "java", "topic_setting"]
 
 UP_S = 120.0
-"""How long a program may take until it answers, or until it has done what it was asked for."""
+"""Seconds that a program may take until it answers, or until it has done what was requested."""
 
 
 class Program:
@@ -51,11 +51,11 @@ class Program:
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """URL of the program's REST API."""
         return f"http://127.0.0.1:{self.port}"
 
     def ask(self, path: str, body: dict[str, Any] | None = None, method: str | None = None) -> Any:
-        """Its answer to a request, decoded; it is asked again until it answers with success."""
+        """Return the program's answer to a request, decoded; the request is repeated until it succeeds."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(f"{self.url}{path}", data, headers, method=method)

@@ -41,7 +41,7 @@ def lines_of(path: Path) -> list[str]:
 
 
 def given(kafka: ClusterThread) -> dict[str, Work]:
-    """What each worker runs, as the group has it."""
+    """Return the work of each worker, as the group has it."""
     workers = {member.client_id: member.worker or {} for member in kafka.group("connect").members}
     return {
         name: {(connector, task) for connector, tasks in worker.get("tasks", {}).items() for task in tasks}
@@ -50,7 +50,7 @@ def given(kafka: ClusterThread) -> dict[str, Work]:
 
 
 async def described(bootstrap: str) -> dict[str, Work]:
-    """What each worker runs, out of the bytes that DescribeGroups has: those that it joined with, and its assignment."""
+    """Return the work of each worker, from the metadata and assignment that DescribeGroups has of it."""
     wire = await Wire.connect(bootstrap)
     try:
         (group,) = (await wire.send(DescribeGroupsRequest(["connect"]), 5)).groups

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.clients]
 
 
 def kcat(kafka: ClusterThread, *arguments: str, stdin: str | None = None) -> str:
-    """Its stdout."""
+    """Run kcat and return its stdout."""
     return run([need_tool("kcat"), "-b", kafka.bootstrap, *arguments], input=stdin, check=True).stdout
 
 

@@ -53,7 +53,7 @@ def produce(bootstrap: str, values: range) -> None:
 
 
 def bill(bootstrap: str, topic: str, count: int) -> list[int]:
-    """What the group ``billing`` reads next, and commits."""
+    """Return the next values that the group ``billing`` reads, sorted; their offsets are committed."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "billing", "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     read: list[int] = []

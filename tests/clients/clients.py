@@ -124,8 +124,8 @@ def run_tool(command: list[str], cwd: Path, timeout_s: int = BUILD_S) -> None:
 
 
 def marks(client: Client) -> list[pytest.MarkDecorator]:
-    """All of them live in processes of their own, by watches of their own. A foreign client's first test may have to build its driver
-    and to fetch the client for it."""
+    """Marks of a client's tests: all clients are processes of their own, which run in real time. A foreign client's first test may have
+    to build its driver and to fetch the client for it."""
     foreign = [pytest.mark.clients, pytest.mark.timeout(BUILD_S + 60)] if client.foreign else []
     return [pytest.mark.real_time, *foreign]
 

@@ -29,7 +29,7 @@ Partition = tuple[str, int]
 
 
 class ClientError(Exception):
-    """What the client answered: its exception's type and message."""
+    """Error that the client answered: its exception's type and message."""
 
     def __init__(self, op: str, error: dict[str, str]) -> None:
         super().__init__(f"{op}: {error['type']}: {error['message']}")
@@ -128,7 +128,7 @@ class Driver:
         self.process.stdout.close()
 
     def log(self, start: int = 0) -> str:
-        """What the process wrote to stderr, from byte `start` on."""
+        """Return the text that the process wrote to stderr, from byte `start` on."""
         with self.log_path.open("rb") as handle:
             handle.seek(start)
             return handle.read().decode(errors="replace")

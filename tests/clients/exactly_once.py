@@ -1,4 +1,4 @@
-"""What tests of exactly-once applications share: the application as a process, a cluster, what read_committed sees of its output."""
+"""Parts that tests of exactly-once applications share: the application as a process, a cluster, its output under read_committed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def cluster(as_version: str) -> ClusterThread:
 
 
 def read(bootstrap: str, wanted: int, deadline_s: float = 90, topic: str = "out", partitions: int = 2) -> list[str]:
-    """What read_committed sees of the output, until there is so much of it, and nothing behind it."""
+    """Return the output that read_committed sees, once at least `wanted` values are there and none follows."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed"})

@@ -1,4 +1,4 @@
-"""What the client matrix runs on: the broker under test and the driver processes.
+"""Environment of the client matrix: the broker under test and the driver processes.
 
 BROKER_SIM_CLIENTS_TARGET chooses the broker: "sim" (default), "sim:3.4" (another --as-version), "disk" and "disk:3.4"
 (with --data), "kafka:4.1.0" for a real Apache Kafka, which proves the matrix itself, or "at:host:port" for a broker that
@@ -33,7 +33,7 @@ CONSUMER_GROUPS: dict[str, object] = {
     "group.consumer.min.session.timeout.ms": 1000,
     "group.consumer.session.timeout.ms": 6000,
 }
-"""Of brokers that have groups by epochs: there these times are the broker's to say."""
+"""Settings of brokers that have groups by epochs: there the broker sets these times."""
 
 
 class Target:

@@ -1,4 +1,4 @@
-"""What every Kafka client does with a broker: one function per behaviour, written once, run for each client.
+"""Behaviours of every Kafka client with a broker: one function per behaviour, written once, run for each client.
 
 A scenario gets a Lab: the client's driver process, topics and groups of its own, and members that are started through
 the client's own API. `needs` names what the client must be able to do at all; clients.py says why one cannot.
@@ -82,7 +82,7 @@ class Lab:
         return Member(process or self.driver, self.name("m"), {**defaults, **options})
 
     def process(self) -> Driver:
-        """Another process of the same client, one that may be killed."""
+        """Start a further process of the same client, one that may be killed."""
         driver = self._new_process()
         self.processes.append(driver)
         return driver

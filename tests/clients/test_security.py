@@ -47,7 +47,7 @@ BY_NAME = {client.name: client for client in CLIENTS} | {
 
 @dataclass(frozen=True)
 class Words:
-    """What a client says when it is refused, in its exception or in its log: with a wrong password, by a broker whose certificate it
+    """Texts of a client's exception or log when it is refused: with a wrong password, by a broker whose certificate it
     does not trust, without a certificate of its own. Regular expressions."""
 
     password: str
@@ -93,7 +93,7 @@ class Session:
         self.log_start = len(driver.log().encode())
 
     def connect(self, **settings: Any) -> None:
-        """What the client makes from now on connects so; without settings as USER, where the listener has users."""
+        """Set how the driver connects its clients from now on; without settings as USER, where the listener has users."""
         security = self.kafka.security
         given: dict[str, Any] = {"bootstrap": self.kafka.bootstrap, "protocol": security.protocol}
         if security.has_sasl:
@@ -223,7 +223,7 @@ def logged(caplog: pytest.LogCaptureFixture, pattern: str) -> None:
 
 
 def other_authority(directory: Path) -> str:
-    """One that has signed no broker's certificate."""
+    """Create an authority that has signed no broker's certificate, and return its file."""
     path = str(directory / "other.pem")
     trustme.CA().cert_pem.write_to_path(path)
     return path
@@ -269,7 +269,7 @@ def test_sessions_end_and_are_renewed(serve: Serve, session: Open, caplog: pytes
         members[client] = one, one.works()
 
     def requests(member: Member, api: str) -> Counter[int]:
-        """How many of them the member has sent, by connection."""
+        """Return the number of such requests that the member has sent, by connection."""
         return kafka.run(
             lambda cluster: Counter(
                 event["connection"]

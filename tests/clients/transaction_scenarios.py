@@ -1,4 +1,4 @@
-"""What transactional producers of every client do with a broker, as in scenarios.py."""
+"""Behaviours of every client's transactional producers with a broker, as in scenarios.py."""
 
 from __future__ import annotations
 

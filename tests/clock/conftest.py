@@ -1,4 +1,4 @@
-"""Where broker and test share a loop and time is told exactly, no stall of the machine gets into it."""
+"""Event loops for tests that share one with the broker and tell time exactly: no stall of the machine gets into it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where broker and test share a loop, no stall of the machine gets into its time."""
+"""Event loops for tests that share one with the broker: no stall of the machine gets into its time."""
 
 from __future__ import annotations
 

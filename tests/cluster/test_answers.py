@@ -1,4 +1,4 @@
-"""What a cluster remembers by what clients send is bounded in bytes."""
+"""Data that a cluster keeps by what clients send is bounded in bytes."""
 
 from __future__ import annotations
 

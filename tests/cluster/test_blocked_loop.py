@@ -20,7 +20,7 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Told:
-    """What was said; ``said`` is set then."""
+    """Recipient of warnings, which keeps their texts; ``said`` is set after one."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []

@@ -214,7 +214,7 @@ async def test_a_dead_broker_that_nobody_has_noticed_yet() -> None:
 
 
 async def test_a_dead_broker_coordinates_nothing_even_unnoticed() -> None:
-    """Its process is gone, whoever Metadata shows as the leader: no session ends there, and a topic's deletion removes no offset."""
+    """The process is gone, whoever Metadata shows as the leader: no session ends there, and a topic's deletion removes no offset."""
     topics = {TOPIC: 1, "shipments": 1}
     async with Cluster(brokers=2, clock="manual", topics=topics, config=SOON, journal=True) as kafka:
         kafka.state.create_topic("__consumer_offsets", 1, replication_factor=2)

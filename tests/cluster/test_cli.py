@@ -248,7 +248,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_start_loads_little_that_is_not_its_own() -> None:
-    """What a start costs is what it imports, in whatever time: beside the program itself no more than half of asyncio again. Behind the
+    """A start costs what its imports cost, in whatever time: beside the program itself no more than half of asyncio again. Behind the
     ready line it goes on with handlers, as many as there is time for until the signal: they are left out."""
     serve = "from broker_sim.requests import routes; routes.load_handlers = lambda: iter(())\n"
     serve += "from broker_sim.cli.main import main; main(['serve', '--no-uvloop'])"

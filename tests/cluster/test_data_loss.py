@@ -352,7 +352,7 @@ class Reader(Client):
 
 
 def answers(version: str, end: int) -> dict[str, list[str]]:
-    """What real brokers answer where the logs part at 5 and the new leader's ends at ``end``. Before 3.6 a smaller ISR is an epoch,
+    """Answers of real brokers where the logs part at 5 and the new leader's ends at ``end``. Before 3.6 a smaller ISR is an epoch,
     so that the lost records have one of their own, of which the new leader knows nothing."""
     old = version == "3.4"
     now = 4 if old else 2

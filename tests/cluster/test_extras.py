@@ -1,4 +1,4 @@
-"""What is not installed is told in one line with what brings it, and exit code 2; all else works without it."""
+"""Extras that are not installed are reported in one line with the way to install them, and exit code 2; all else works without."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ VARIABLES = {
     "KAFKA_LOG_FLUSH_INTERVAL_MESSAGES": "9223372036854775807",
     "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
 }
-"""Of the modules together; listeners come with the port that each uses."""
+"""Environment variables that the modules set, together; listeners come with the port that each uses."""
 MODULES = {
     "java": (["sh", "-c", WAITS + "{script}"], JAVA, "#!/bin/bash\n{export}\n/etc/kafka/docker/run \n", RUNNING),
     "java, confluent": (
@@ -136,7 +136,7 @@ class Image:
 
     @contextmanager
     def running(self, command: list[str], *, replaces_entrypoint: bool = False, **variables: str) -> Iterator[Any]:
-        """What the entrypoint makes of the command; or the command alone, where the module has its own in the entrypoint's place."""
+        """Run the command by the entrypoint; or alone, where the module has its own in the entrypoint's place."""
         entrypoint = [] if replaces_entrypoint else [str(self.entrypoint)]
         path = f"{self.root}/usr/local/bin:{Path(sys.executable).parent}:{os.environ['PATH']}"
         own = {"PATH": path, "BROKER_SIM_DATA": str(self.root / "data"), **variables}

@@ -15,7 +15,7 @@ SOON: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
 
 
 async def ids(**options: object) -> list[object]:
-    """What chance gives in a cluster: its id, a topic's, a member's."""
+    """Return the random ids of a cluster: its own, a topic's, a member's."""
     async with Cluster(topics={TOPIC: 1}, config=SOON, **options) as kafka:  # type: ignore[arg-type]
         member = await Member.connect(kafka)
         await member.enter()

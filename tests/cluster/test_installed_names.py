@@ -1,4 +1,4 @@
-"""What is installed takes no name away from a user's own project."""
+"""Installed packages take no name away from a user's own project."""
 
 from __future__ import annotations
 

@@ -315,7 +315,7 @@ def test_the_image_has_what_its_broker_may_be_asked_for() -> None:
 
 
 def ports_of(kafka: Cluster) -> list[int]:
-    """Those that the first listeners of the brokers are bound to."""
+    """Return the ports that the first listeners of the brokers are bound to."""
     bound = [next(iter(broker.endpoints.values())).bound for broker in kafka.brokers]
     return [place[1] for place in bound if place is not None]
 

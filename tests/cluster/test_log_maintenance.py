@@ -1,4 +1,4 @@
-"""When logs are looked at for retention and compaction: as LogManager and LogCleaner schedule it."""
+"""Times of retention and compaction of logs: as LogManager and LogCleaner schedule them."""
 
 from __future__ import annotations
 

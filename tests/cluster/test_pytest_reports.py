@@ -1,4 +1,4 @@
-"""What the pytest plugin says of a test that failed, and when it fails one itself; in projects played by pytester."""
+"""Reports of the pytest plugin on tests that failed, and tests that it fails itself; in projects played by pytester."""
 
 from __future__ import annotations
 

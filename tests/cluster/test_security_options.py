@@ -1,4 +1,4 @@
-"""What must fit together in a secured cluster's arguments, and the ways to one: command line, HTTP, scenario files, simulations."""
+"""Arguments of a secured cluster that must fit together, and the ways to one: command line, HTTP, scenario files, simulations."""
 
 from __future__ import annotations
 

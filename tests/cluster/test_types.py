@@ -94,7 +94,7 @@ def wrong_thread() -> None:
 
 
 def examples() -> str:
-    """Those of docs/api.md, each in a function of its own."""
+    """Return the examples of docs/api.md, each in a function of its own."""
     path = ROOT / "docs" / "api_reference.py"
     code = next(each for each in ast.parse(path.read_text()).body if ast.unparse(each).startswith("EXAMPLES = "))
     assert isinstance(code, ast.Assign)

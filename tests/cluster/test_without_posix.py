@@ -1,4 +1,4 @@
-"""What Windows and macOS do otherwise is simulated: clusters in memory and with a data directory work all the same.
+"""Differences of Windows and macOS are simulated: clusters in memory and with a data directory work all the same.
 
 Nothing here has run on Windows or macOS (docs/platforms.md). In a process of its own the modules, calls and constants are taken away
 that Python's documentation gives to Unix alone; files are text unless O_BINARY is given, and can't be removed or renamed while this

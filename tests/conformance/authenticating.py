@@ -151,7 +151,7 @@ REQUESTS: dict[str, tuple[Any, int]] = {
 
 
 async def exchange(client: Client, name: str) -> Any:
-    """One of REQUESTS."""
+    """Send one of REQUESTS and return the answer."""
     request, version = REQUESTS[name]
     if not name.startswith("ApiVersions"):
         return await client.ask(request, version)

@@ -34,7 +34,7 @@ from tests.support.unhurried import UnhurriedLoop
 
 TARGETS = ("sim", "kafka")
 SAMPLE = 48
-"""Of so many cases that are recorded, one is asked of a live broker before a change lands: two dozen in all."""
+"""Number of recorded cases of which one is run on a live broker before a change lands: two dozen in all."""
 
 _truth = pytest.StashKey[Truth]()
 _outcomes = pytest.StashKey[list[dict[str, str]]]()
@@ -215,7 +215,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """What a real broker has answered otherwise than before: no error, but something to look at."""
+    """Report the cases that a real broker has answered otherwise than before: no error, but something to look at."""
     changed = config.stash[_truth].changed
     if changed:
         terminalreporter.section("recorded anew with other answers: see git diff")

@@ -117,7 +117,7 @@ class Consumers:
         return group
 
     async def topics(self, *names: str) -> Topics:
-        """These topics as the group's hash is to be made of them: as Metadata tells them now."""
+        """Topics for the group's metadata hash, as Metadata has them now."""
         asked = MetadataRequest([MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False)
         answer = await self.kafka.watch(asked, 12)
         found = Topics()

@@ -45,7 +45,7 @@ SHORT_MS = 3000
 """The session, or rebalance timeout, of one who is to miss it, where it has something to do before: a machine may stall for a second or
 two. Everybody else's is long."""
 GIVE_UP_S = 60.0
-"""What must come is waited for as long, on any machine."""
+"""Seconds to wait for an event that must happen, on any machine."""
 Partition = tuple[str, int]
 
 
@@ -89,7 +89,7 @@ class Kafka:
         return self.recording.owns(name)
 
     def pick(self, *, old: Any, new: Any) -> Any:
-        """What this generation is expected to do."""
+        """Return the value that is expected of this generation."""
         return old if self.old else new
 
     def ignore(self, field: str, *, because: str) -> None:
@@ -432,7 +432,7 @@ class Member:
         return commit_errors(await (wire or self.wire).send(request, version))
 
     async def second_wire(self) -> RecordedWire:
-        """Another connection of the same client: its first one is muted while a request is parked on it."""
+        """Return a second connection of the same client: its first one is muted while a request is parked on it."""
         return await self.kafka.wire(self.name)
 
 

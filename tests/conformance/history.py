@@ -1,4 +1,4 @@
-"""What stands in __consumer_offsets when the brokers of the profiles "load" and "aged" start: the past of their groups.
+"""Records in __consumer_offsets when the brokers of the profiles "load" and "aged" start: the past of their groups.
 
 The cluster starts, these records are written, it is killed and started again on its data: now it has to load them.
 `Past.records` are (key, value) pairs in the order in which they were written, one batch a group. Partitions 0-3 are

@@ -1,4 +1,4 @@
-"""Where the simulator answers otherwise than the real broker: what, and why. And what no test here covers, and why.
+"""Known differences between the answers of the simulator and the real broker, and parts that no test here covers; each with its reason.
 
 docs/fidelity.md lists both. A difference that an assertion sees makes that test an expected failure of the simulator
 (strict: it fails when the difference is gone); one in a field that no assertion looks at is let through.

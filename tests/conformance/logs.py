@@ -23,7 +23,7 @@ Send = Callable[[Any, int], Awaitable[Any]]
 
 
 def offsets_partition(group: str, partitions: int) -> int:
-    """Where the records of a group are: Java's String.hashCode, made positive."""
+    """Return the partition with the records of a group: by Java's String.hashCode, made positive."""
     value = 0
     units = group.encode("utf-16-be")
     for at in range(0, len(units), 2):
@@ -79,7 +79,7 @@ class Entry:
     raw_value: bytes | None
 
     def plain(self) -> dict[str, Any]:
-        """What is compared between targets."""
+        """Fields that are compared between targets."""
         value = None
         if self.value is not None:
             value = {name: getattr(self.value, name) for name, _ in type(self.value).__fields__}

@@ -1,4 +1,4 @@
-"""What a target answered, in a form that can be compared: every response of a test, field by field.
+"""Recording of a target's answers, in a form that can be compared: every response of a test, field by field.
 
 Only what must differ between two runs is normalised: member ids (`m1-<uuid>` -> `m1-#1`), topic ids, ports (-> the node
 they belong to) and points in time near now, or a day from it. Lists whose order is a hash order are sorted (`members` everywhere; what

@@ -38,7 +38,7 @@ OFFSETS_PARTITIONS = 4
 
 
 INITIAL_DELAY_MS = 3000
-"""Of the profile "delay": what has to happen in the window does, on a machine that stalls."""
+"""Initial rebalance delay of the profile "delay": long enough for what has to happen in it, on a machine that stalls."""
 QUICK_RESTART = {"broker.heartbeat.interval.ms": 200, "broker.session.timeout.ms": 1500}
 
 
@@ -51,9 +51,9 @@ class Profile:
     past: str | None = None
     """A key of HISTORIES."""
     features: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """By generation, what a broker has not by itself."""
+    """Features by generation that a broker does not have by itself."""
     config_of_4: Mapping[str, object] = field(default_factory=dict)
-    """What 3.x has no name for."""
+    """Settings that 3.x has no name for."""
     users: Mapping[str, str] = field(default_factory=dict)
     """Passwords by name: clients connect to a SASL_PLAINTEXT listener, without groups and topics."""
 

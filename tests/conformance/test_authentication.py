@@ -117,7 +117,7 @@ LIMIT = 524_288
 
 @pytest.mark.parametrize("size", [LIMIT, LIMIT + 1, 600_000])
 async def test_size_of_a_token(kafka: Kafka, size: int) -> None:
-    """Of the whole frame; the token in it is one of PLAIN whose password is too long to be right."""
+    """The size is that of the whole frame; the token in it is one of PLAIN whose password is too long to be right."""
     client = await Client.connect(kafka)
     await client.handshake("PLAIN")
     header = len(encode_request_header(36, 1, 2, "wire")) + 4

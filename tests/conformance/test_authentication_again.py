@@ -60,7 +60,7 @@ async def test_request_behind_the_end_of_a_session(kafka: Kafka, name: str) -> N
 
 @pytest.mark.parametrize("version", [0, 1])
 async def test_session_of_an_old_client(kafka: Kafka, version: int) -> None:
-    """That sends SaslHandshake, or SaslAuthenticate, of version 0."""
+    """An old client sends SaslHandshake, or SaslAuthenticate, of version 0."""
     client = await Client.connect(kafka)
     await client.handshake("PLAIN", version)
     if version == 0:

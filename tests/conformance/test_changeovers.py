@@ -25,7 +25,7 @@ def rejoin(**owned: list[int]) -> list[JoinGroupRequestProtocol]:
 
 
 async def settle(member: Member, **owned: list[int]) -> None:
-    """What a classic member does once it is told to join again; whatever the answers are, they are recorded."""
+    """Rejoin as a classic member does once it is told to; whatever the answers are, they are recorded."""
     await member.heartbeat()
     await member.try_join(protocols=rejoin(**owned))
     await member.sync()
@@ -39,7 +39,7 @@ async def written(members: Consumers) -> None:
 
 
 async def end(kafka: Kafka, members: Consumers) -> None:
-    """How both protocols see the group now, and what was written."""
+    """Record the descriptions of the group in both protocols, and the records that were written."""
     await kafka.describe()
     await members.described()
     await written(members)
@@ -123,7 +123,7 @@ async def test_x04_up_as_a_static_member_changes_its_protocol_amid_a_rebalance(
 
 @INSTANCES
 async def test_x05_down_while_members_rejoin(kafka: Kafka, instances: list[str] | None) -> None:
-    """One has joined the group's new epoch and given something up, the other has not heard of it."""
+    """The first member has joined the group's new epoch and revoked a partition, the second has not heard of it."""
     members = await Consumers(kafka).at_once()
     first, second = await classic(kafka, 2, instances=instances)
     epoch = await members.join("N")
@@ -166,7 +166,7 @@ async def test_x06_down_and_up_again_before_all_have_rejoined(kafka: Kafka, inst
 
 
 async def test_x07_down_as_a_static_consumer_is_away(kafka: Kafka) -> None:
-    """One that left for now is a member still; it goes when LeaveGroup names its instance."""
+    """A static consumer that left for now is still a member; it is removed when LeaveGroup names its instance."""
     members = await Consumers(kafka).at_once()
     [first] = await classic(kafka)
     epoch = await members.join("N", instance_id="i9")
@@ -205,7 +205,7 @@ async def test_x08_down_as_a_classic_member_replaces_the_last_static_consumer_am
 
 
 async def test_x09_all_classic_members_leave_amid_a_changeover(kafka: Kafka) -> None:
-    """What is left is a consumer group; and one whose last member leaves in the midst of going back."""
+    """A consumer group is left; then the last member leaves it in the midst of a downgrade."""
     members = await Consumers(kafka).at_once()
     first, second = await classic(kafka, 2)
     epoch = await members.join("N")
@@ -296,7 +296,7 @@ async def test_x12_a_static_member_goes_back_by_policy(kafka: Kafka, policy: str
 
 @pytest.mark.profile("small-classic")
 async def test_x13_down_where_a_classic_group_would_be_too_large(kafka: Kafka) -> None:
-    """It stays a consumer group until it has shrunk: then the next that leaves takes it back."""
+    """The group stays a consumer group until it has shrunk: then the next member that leaves downgrades it."""
     members = await Consumers(kafka).at_once()
     await members.join("N")
     first, second, third = [

@@ -56,7 +56,7 @@ async def log_noted(members: Consumers) -> None:
 
 
 def by(expression: str, *names: str) -> dict[str, Any]:
-    """What a member that joins says."""
+    """Fields of a joining member's subscription."""
     return {"subscribed_topic_names": list(names), "subscribed_topic_regex": expression}
 
 
@@ -182,7 +182,7 @@ async def test_c31_an_expression_is_replaced_after_another_member_has_left(kafka
 async def test_c32_a_member_without_topics_joins_behind_an_expression_that_was_resolved(
     kafka: Kafka, assignor: str
 ) -> None:
-    """Its heartbeat moves nothing, so that the target counts with the subscription type of the one member before."""
+    """The member's heartbeat moves nothing, so that the target counts with the subscription type of the one member before."""
     members = await Consumers(kafka).at_once()
     await members.join("B", **by("t0"), server_assignor=assignor)
     await resolved(members)

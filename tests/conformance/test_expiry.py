@@ -35,7 +35,7 @@ async def offsets_become(kafka: Kafka, base: str, expected: dict[tuple[str, int]
 
 
 async def offsets_stay(kafka: Kafka, base: str, expected: dict[tuple[str, int], int]) -> None:
-    """What surely has expired is gone; these are not, two checks later."""
+    """Check that these offsets are still there, two checks after offsets that surely have expired are gone."""
     await offsets_become(kafka, "simple-all", {})
     await stays_parked(background(asyncio.Event().wait()), ms=250)
     assert await kafka.committed(None, group=past_group("aged", base)) == expected
@@ -120,7 +120,7 @@ async def test_143_loaded_empty_group_without_offsets_is_removed(kafka: Kafka) -
 
 @aged
 async def test_143_loaded_group_that_never_completed_is_removed(kafka: Kafka) -> None:
-    """Its tombstone is written by 4.1 alone: 3.4 leaves groups of generation 0 to the log."""
+    """The group's tombstone is written by 4.1 alone: 3.4 leaves groups of generation 0 to the log."""
     group = past_group("aged", "empty-no-offsets-0")
     await kafka.until("Dead", group=group)
     entries = await log_of(kafka, group, partitions=8)

@@ -27,7 +27,7 @@ TWO = "m1-11234567-89ab-cdef-0123-456789abcdef"
 
 
 async def rendered(request: Any, response: Any, version: int, **recording: Any) -> Any:
-    """How a recording shows this answer."""
+    """Return an answer in the form that a recording has it."""
     answer = asyncio.get_running_loop().create_future()
     answer.set_result(response)
     record = Recording(**recording)
@@ -150,7 +150,7 @@ def test_missing_tool_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_stall_takes_no_time_of_the_loop() -> None:
-    """What lies in a socket comes before a timer that the stall would have made due."""
+    """Data in a socket comes before a timer that the stall would have made due."""
     loop, seen = asyncio.get_running_loop(), list[str]()
     assert isinstance(loop, UnhurriedLoop)
     fired = asyncio.Event()

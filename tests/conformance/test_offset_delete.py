@@ -117,7 +117,7 @@ PREFIX = subscription("t0")[2:]
     ids=["v1-prefix", "v3-prefix", "v9-prefix", "negative", "v1-torn"],
 )
 async def test_125_subscription_is_read_as_far_as_version_0_reaches(kafka: Kafka, metadata: bytes) -> None:
-    """Whatever version it claims: "V0 must prefix all"."""
+    """The version that the subscription claims does not matter: "V0 must prefix all"."""
     [m1] = await kafka.stable(protocols=[("range", metadata)])
     await m1.commit({T: 5, U: 6})
     assert errors(await delete(kafka, [T, U])) == {T: Err.GROUP_SUBSCRIBED_TO_TOPIC, U: Err.NONE}
@@ -125,7 +125,7 @@ async def test_125_subscription_is_read_as_far_as_version_0_reaches(kafka: Kafka
 
 @pytest.mark.parametrize("before", [False, True], ids=["asked-once", "asked-before"])
 async def test_123_subscriptions_are_those_that_the_generation_began_with(kafka: Kafka, before: bool) -> None:
-    """One who waits to join does not count yet, one who has left still does; whether somebody has asked before changes nothing."""
+    """A member waiting to join does not count yet, one that has left still does; an earlier request changes nothing."""
     [m1] = await kafka.stable(protocols=[("range", subscription("t0"))])
     if before:
         await delete(kafka, [T])

@@ -1,4 +1,4 @@
-"""What the coordinator writes into __consumer_offsets, read back through Fetch."""
+"""Records that the coordinator writes into __consumer_offsets, read back through Fetch."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ async def test_s3_2_order_of_a_commit_with_metadata_that_is_too_long(kafka: Kafk
 
 @CASES
 async def test_s3_2_batch_of_a_commit_in_a_transaction(kafka: Kafka, wanted: list[Partition]) -> None:
-    """Its sequence is 0, as that of all commits, although it has a producer."""
+    """The batch's sequence is 0, as that of all commits, although it has a producer."""
     asked = await with_topics(kafka, wanted)
     producer = await Producer(kafka, kafka.name("x")).begin()
     await producer.add_offsets(kafka.group)
@@ -139,7 +139,7 @@ async def test_s3_2_batch_of_a_commit_in_a_transaction(kafka: Kafka, wanted: lis
 @pytest.mark.generations("4.1", "4.4")
 @pytest.mark.profile("share")
 async def test_s17_records_of_a_member_that_comes_to_read_nothing_and_of_a_deleted_group(kafka: Kafka) -> None:
-    """Its target keeps the topic, without partitions, since 4.2. Once the states of a deleted group are deleted its tombstones come."""
+    """The target keeps the topic, without partitions, since 4.2. A deleted group's tombstones follow once its states are deleted."""
     shares = await Shares(kafka).begin()
     await shares.join(ANN)
     epoch = await shares.join(BOB)

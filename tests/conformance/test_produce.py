@@ -17,7 +17,7 @@ FAR = 10**15
 
 
 async def answer_to(kafka: Kafka, topic: str, data: bytes) -> Err:
-    """What the broker says, noted as far as it does not hang on the time of day."""
+    """Return the broker's answer, recorded as far as it does not depend on the time of day."""
     answer = await produce(kafka.watch, topic, 0, data)
     named = [[one.batch_index, one.batch_index_error_message] for one in answer.record_errors]
     times = re.compile(r"\d{12,}")

@@ -291,7 +291,7 @@ async def test_025_rebalance_goes_on_when_a_pending_member_leaves(kafka: Kafka) 
 
 
 async def test_026_second_member_stops_after_its_first_join_request(kafka: Kafka) -> None:
-    """It has its id and never comes back; the group is complete without it when its session is over."""
+    """The member has its id and never comes back; the group is complete without it when its session is over."""
     m1, m2 = await kafka.stable(2)
     half = await kafka.member("half", session_ms=300)
     await half.ask_id()
@@ -375,7 +375,7 @@ async def test_013_full_group_refuses_a_new_dynamic_member(kafka: Kafka) -> None
 
 @pytest.mark.profile("small")
 async def test_013_full_group_refuses_an_id_it_gave_out(kafka: Kafka) -> None:
-    """It is pending no more. 3.4 completes the join phase at once; 4.1 forgets to, and waits for the rebalance timeout."""
+    """The id is no longer pending. 3.4 completes the join phase at once; 4.1 forgets to, and waits for the rebalance timeout."""
     [m1] = await kafka.stable(rebalance_ms=2 * SHORT_MS)
     m2, m3 = await kafka.member("m2", rebalance_ms=2 * SHORT_MS), await kafka.member("m3", session_ms=SHORT_MS)
     await m3.ask_id()

@@ -39,7 +39,7 @@ def deletion(name: str, mechanism: str = "SCRAM-SHA-256") -> ScramCredentialDele
 
 
 class Admin:
-    """One who alters the credentials of users that are the test's alone."""
+    """Administrator that alters the credentials of users that are the test's alone."""
 
     def __init__(self, kafka: Kafka, client: Client, watcher: Client) -> None:
         self.kafka, self._client, self._watcher = kafka, client, watcher

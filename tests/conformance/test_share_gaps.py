@@ -146,7 +146,7 @@ async def test_s20_acknowledgements_around_a_gap_of_the_log(kafka: Kafka) -> Non
 
 
 async def test_s21_the_batch_before_a_gap_counts(kafka: Kafka) -> None:
-    """It must be the member's own, though the acknowledgement has no offset of it, and is kept record by record then."""
+    """The batch must be the member's own, though the acknowledgement has no offset of it, and is kept record by record then."""
     members = await Members(kafka).compacted()
     assert [await members.first(), await members.first(BOB)] == [[(0, 4, 1)], [(10, 14, 1)]]
     await members.say(

@@ -311,7 +311,7 @@ async def test_s06_offsets(kafka: Kafka) -> None:
 
 @pytest.mark.generations("4.4")
 async def test_s07_dead_letters(kafka: Kafka) -> None:
-    """What is rejected, and what a lock's end or a release makes too often delivered; a gap leaves no letter."""
+    """Dead letters: rejected records, and those delivered too often after a lock's end or a release; a gap leaves none."""
     letters = await kafka.topic("dlq." + kafka.name("letters"), 3, **{"errors.deadletterqueue.group.enable": "true"})
     shares = await Shares(kafka).begin(
         errors_deadletterqueue_topic_name=letters,
@@ -452,7 +452,7 @@ async def test_s11_topics_and_partitions_that_are_missing(kafka: Kafka) -> None:
 
 
 async def test_s12_a_fetch_that_releases(kafka: Kafka) -> None:
-    """What it releases is available after its first look at the partition."""
+    """Records that the fetch releases are available after its first look at the partition."""
     shares = await Shares(kafka).begin()
     await shares.produce(1, 1, 1)
     await shares.join(ANN)

@@ -74,7 +74,7 @@ async def test_043_sync_of_a_replaced_leader_does_not_change_the_assignment(kafk
 
 
 async def test_042_replacement_with_other_metadata_of_the_selected_protocol(kafka: Kafka) -> None:
-    """What decides is the protocol that wins, not the subscription in it... or is it? The broker says."""
+    """The protocol that wins decides, not the subscription in it: no rebalance."""
     m1, _ = await kafka.stable(2, instances=INSTANCES)
     again = await kafka.member("again", instance="i2", protocols=[("range", b"other")])
     answer = await again.join()

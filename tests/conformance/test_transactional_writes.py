@@ -126,7 +126,7 @@ async def test_txn_7_offsets_that_were_not_announced(kafka: Kafka) -> None:
 
 
 async def test_txn_8_staged_offsets_and_plain_ones(kafka: Kafka) -> None:
-    """Of a transaction's offset and a plain one the later record counts, whenever the transaction ends."""
+    """Between a transaction's offset and a plain one the later record counts, whenever the transaction ends."""
     producer, topic = await start(kafka)
     group = kafka.group
     for late, wanted in ((False, 30), (True, 20)):
@@ -147,7 +147,7 @@ async def test_txn_8_staged_offsets_and_plain_ones(kafka: Kafka) -> None:
 
 
 async def ended(producer: Producer, topic: str, group: str, *, commit: bool = True) -> None:
-    """It is, and the group knows."""
+    """End the transaction, and wait until the group has its end."""
     await producer.end(commit=commit)
     while True:
         recording, producer.kafka.recording.exchanges = producer.kafka.recording.exchanges, []

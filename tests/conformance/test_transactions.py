@@ -16,7 +16,7 @@ from tests.conformance.transactions import Producer
 
 pytestmark = [pytest.mark.profile("transactions"), pytest.mark.generations("3.4", "4.1", "4.4")]
 new_flow = pytest.mark.generations("4.1", "4.4")
-"""Of clients for which every transaction ends with a new epoch (KIP-890)."""
+"""Generations with clients for which every transaction ends with a new epoch (KIP-890)."""
 
 NONE, INVALID_STATE, FENCED = Err.NONE, Err.INVALID_TXN_STATE, Err.PRODUCER_FENCED
 INVALID_EPOCH, NO_MAPPING = Err.INVALID_PRODUCER_EPOCH, Err.INVALID_PRODUCER_ID_MAPPING
@@ -72,7 +72,7 @@ async def test_an_unknown_id_gets_another_producer_whatever_it_names(kafka: Kafk
 
 
 async def test_a_producer_without_a_transactional_id(kafka: Kafka) -> None:
-    """It gets another producer id, whatever it names; its timeout is nobody's business."""
+    """A producer gets another producer id, whatever it names; its timeout is not checked."""
     producer = await Producer(kafka).begin()
     for own in (producer.id, (99_999, 5)):
         for timeout_ms in (0, -1, 900_001):

@@ -1,4 +1,4 @@
-"""What stands in __transaction_state when the brokers of the profile "transactions-past" start: the past of their transactional ids.
+"""Records in __transaction_state when the brokers of the profile "transactions-past" start: the past of their transactional ids.
 
 As in history.py. An id is found by its `base`; producer ids are far above those that a broker hands out. Records of version 1 are in a
 partition of their own: 3.x can't read them.
@@ -36,24 +36,24 @@ class PastId:
     timeout_ms: int = 60_000
     age_ms: int = 0
     next_producer: bool = False
-    """It has another producer id to go on with, the next one."""
+    """Whether the id has a next producer id, another one to go on with."""
     producer_id: int = field(default=-1, init=False)
     log = TRANSACTIONS
 
     @property
     def transactional_id(self) -> str:
-        """One that falls into the right partition."""
+        """Transactional id that is in the right partition for the version."""
         names = (f"{self.base}-{number}" for number in range(1000))
         return next(name for name in names if (offsets_partition(name, PARTITIONS) == VERSION_1) is (self.version == 1))
 
     @property
     def partition(self) -> int:
-        """Where it falls."""
+        """Partition of the transactional id."""
         return offsets_partition(self.transactional_id, PARTITIONS)
 
     @property
     def records(self) -> list[tuple[bytes, bytes | None]]:
-        """Its one record."""
+        """The one record of the transactional id."""
         then_ms = int(time.time() * 1000) - self.age_ms
         tagged: dict[str, Any] = {}
         if self.version == 1:

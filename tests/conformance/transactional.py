@@ -64,11 +64,11 @@ class Producer:
             await asyncio.sleep(0.02)
 
     def shifted(self, by: int) -> Producer:
-        """One with another epoch."""
+        """Return a producer with another epoch."""
         return replace(self, epoch=self.epoch + by)
 
     def under(self, transactional_id: str) -> Producer:
-        """One that names another transactional id."""
+        """Return a producer that names another transactional id."""
         return replace(self, transactional_id=transactional_id)
 
     def _note(self, what: str, value: Any) -> Any:
@@ -118,7 +118,7 @@ class Producer:
         count: int = 1,
         in_transaction: bool = True,
     ) -> Err:
-        """What the batch is answered: error, text and offset are noted."""
+        """Produce a batch and return the error of the answer: error, text and offset are noted."""
         data = build_batch(
             [(b"k", b"v")] * count,
             int(time.time() * 1000),
@@ -195,7 +195,7 @@ async def offset_of_end(kafka: Kafka, topic: str, isolation_level: int, partitio
 
 
 async def ends(kafka: Kafka, topic: str, partition: int = 0) -> int | None:
-    """Where the log ends for both isolations; None where they differ."""
+    """Return the end of the log for both isolation levels; None if they differ."""
     high, stable = [await offset_of_end(kafka, topic, level, partition) for level in (0, 1)]
     return high if high == stable else None
 

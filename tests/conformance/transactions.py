@@ -46,7 +46,7 @@ class Producer:
         self.id: Id = NOBODY
 
     async def begin(self, *, deadline_s: float = GIVE_UP_S) -> Producer:
-        """Its coordinator is there, and it has an id (not recorded): the next epoch, when nothing is open or on its way any more."""
+        """Wait for the coordinator and get an id (not recorded): the next epoch, once no transaction is open or being ended."""
         watch, give_up = self.kafka.watch, clock_s() + deadline_s
         while True:
             found = await watch(FindCoordinatorRequest(key_type=1, coordinator_keys=[self.name]), 4)
@@ -69,7 +69,7 @@ class Producer:
         return next(name for name in names if offsets_partition(name, PARTITIONS) == own)
 
     def epoch(self, by: int) -> Id:
-        """Its id with another epoch."""
+        """Return the producer's id with another epoch."""
         return self.id[0], self.id[1] + by
 
     async def init(self, own: Id = NOBODY, *, version: int = 4, timeout_ms: int | None = None) -> tuple[Err, int]:
@@ -101,7 +101,7 @@ class Producer:
         return (await self.add(own=own, version=version))["t0", 0]
 
     def asks(self, *at: tuple[str, int], own: Id | None = None, verify: bool = True) -> AddPartitionsToTxnTransaction:
-        """What a broker asks of it, in AddPartitionsToTxn v4+."""
+        """Entry for this id in a broker's request, AddPartitionsToTxn v4+."""
         own = self.id if own is None else own
         return AddPartitionsToTxnTransaction(self.name, *own, verify, _topics(at))
 
@@ -152,9 +152,8 @@ class Producer:
             self.kafka.recording.exchanges = recording
 
     async def log(self, last: str | None = None) -> list[dict[str, Any]]:
-        """What its coordinator has written of it, record by record (and noted, to be compared); ``last``: the state to wait for.
-        Its first producer id
-        is 0 there, others are numbered."""
+        """Records that the coordinator has written for the id (noted, to be compared); ``last``: the state to wait for. The first
+        producer id is 0 there, others are numbered."""
         if last is not None:
             await self.until(last)
         rows: list[dict[str, Any]] = []

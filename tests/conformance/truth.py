@@ -1,4 +1,4 @@
-"""What real brokers answered, and when they were asked: truth/<generation>.json, read on first use and renewed case by case.
+"""Answers of real brokers, and when they were recorded: truth/<generation>.json, read on first use and renewed case by case.
 
     {"broker": "4.1.0", "recorded": "2026-11-26", "later": {case: date}, "cases": {case: [[label, response], ...]}}
 
@@ -47,7 +47,7 @@ class Truth:
         self._stored: dict[str, set[str]] = {}
 
     def file(self, generation: str) -> Recorded:
-        """All that is known of a generation."""
+        """Recorded answers of a generation; empty ones if it has no file."""
         if generation not in self._files:
             path = self._directory / f"{generation}.json"
             self._files[generation] = Recorded(**json.loads(path.read_text())) if path.exists() else Recorded()

@@ -222,7 +222,7 @@ def test_a_java_test_lets_the_program_be_fetched(tmp_path: Path, name: str) -> N
 @pytest.mark.clients
 @pytest.mark.timeout(2 * BUILD_S + RUN_S)
 def test_a_java_test_says_how_to_get_the_program(tmp_path: Path) -> None:
-    """It fetches nothing unasked."""
+    """The program is not fetched unasked."""
     [text] = failures(one_passes(tmp_path, alone(tmp_path, "uvx", asked=False))).values()
     assert "no broker-sim on the PATH; python3 -m pip install 'broker-sim[control,tls]'" in text
 

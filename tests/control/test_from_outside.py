@@ -1,4 +1,4 @@
-"""What a user of another process can do to brokers, by HTTP alone: every kind of state and of fault, and what clients see of it."""
+"""Control of brokers from another process, by HTTP alone: every kind of state and of fault, and what clients see of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever comes from outside is an error of one line, or is checked parameters; nothing else."""
+"""Input from outside becomes an error of one line or checked parameters; nothing else."""
 
 from __future__ import annotations
 

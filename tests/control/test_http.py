@@ -1,4 +1,4 @@
-"""Who may ask the control server, and what it makes of bad input: over real sockets."""
+"""Access to the control server, and its answers to bad input: over real sockets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Control:
             return reply.status, await reply.json()
 
     async def raw(self, sent: bytes) -> bytes:
-        """What comes for these bytes, on a connection of their own."""
+        """Send these bytes on a connection of their own and return the first line of the answer."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port)
         writer.write(sent)
         try:

@@ -130,7 +130,7 @@ class Core:
         self.now_ms = target
 
     def reload(self) -> Core:
-        """Another coordinator that has loaded this one's log."""
+        """Return a new coordinator that has loaded this one's log."""
         loader = self.feed(Loader(self.settings))
         other = Core()
         other.producers, other.markers = dict(self.producers), dict(self.markers)

@@ -81,7 +81,7 @@ class Members:
         self.both.send(self.connection(number), request, version)
 
     def owned(self, number: int) -> list[TopicPartitions]:
-        """What the group has last assigned, as a member that has reconciled it sends it."""
+        """Partitions that the group has last assigned, as a member that has reconciled it sends it."""
         group = self.group
         assigned = {} if group is None else group.latest.current(self.ids[number]).assigned
         return [TopicPartitions(topic_id, list(numbers)) for topic_id, numbers in assigned.items()]
@@ -289,7 +289,7 @@ async def test_what_others_are_assigned_changes_no_answer_of_a_stable_member(mon
 
 
 async def test_a_classic_member_that_waits_rejoins_once_all_its_partitions_are_released() -> None:
-    """What it is answered depends on the assignments of others: ConsumerGroup.waitingOnUnreleasedPartition."""
+    """The member's answer depends on the assignments of others: ConsumerGroup.waitingOnUnreleasedPartition."""
     topics = ["a", "long-name", "b"]
     async with pair(1, "4.1") as both:
         members = Members(both)

@@ -97,7 +97,7 @@ class Wire(asyncio.Transport):
 
 
 class Side:
-    """One of the two clusters, with its connections."""
+    """Cluster of one side, with its connections."""
 
     def __init__(self, routes: type[Routes], as_version: str) -> None:
         self.clock = ManualClock()
@@ -121,7 +121,7 @@ class Side:
                 self.connections[-1]._memo = Forgetful()
 
     def taken(self) -> list[bytes]:
-        """What was written on each connection since the last call."""
+        """Bytes written on each connection since the last call."""
         out = [wire.written for wire in self.wires]
         for wire in self.wires:
             wire.written = b""
@@ -423,7 +423,7 @@ async def test_a_log_that_is_held_up_answers_the_same(seed: int) -> None:
 
 
 async def test_a_repeated_commit_and_heartbeat_take_the_fast_path() -> None:
-    """What the comparison is about does happen: shapes are learned, and heartbeats are remembered."""
+    """The fast path that the comparison tests is taken: shapes are learned, and heartbeats are remembered."""
     async with pair(1, "4.1") as both:
         await both.enter("g1")
         member_id, generation = both.members["g1"][-1]
@@ -441,7 +441,7 @@ async def test_a_repeated_commit_and_heartbeat_take_the_fast_path() -> None:
 
 
 def test_only_flexible_commits_are_blocks() -> None:
-    """Their bytes go from the request into the record: both must have the compact form."""
+    """The bytes of a commit go from the request into the record: both must have the compact form."""
     from broker_sim.handlers.k08_offset_commit import FAST
 
     assert FAST

@@ -22,7 +22,7 @@ RETENTION_MS = 1000
 
 @dataclass(slots=True, eq=False)
 class Club(Group):
-    """Who is on the list may commit, in whatever generation."""
+    """Group whose listed members may commit, in whatever generation."""
 
     kind: ClassVar[str] = "club"
 

@@ -60,7 +60,7 @@ def batch(
 
 
 def batches_of(core: Core, rng: random.Random) -> list[bytes]:
-    """Its log, in batches of up to five records."""
+    """Return a coordinator's log, in batches of up to five records."""
     parts, at = [], 0
     while at < len(core.log):
         if at in core.markers:
@@ -150,7 +150,7 @@ def classic(group: str, generation: int) -> Pair:
 
 
 def odd_log(rng: random.Random) -> list[bytes]:
-    """Of three groups all that a log may hold, in batches of all kinds."""
+    """Return a log of three groups with all that a log may have, in batches of all kinds."""
     parts, at = [], 0
     for _ in range(rng.randint(1, 40)):
         group, metadata = rng.choice("abc"), rng.choice(("", "", "x", "member-" * 9, "long" * 2000, "é"))

@@ -20,8 +20,8 @@ from tests.support.counted_names import Name
 
 COUNT = 20_000
 MOST = 8
-"""How often a step touches each name: it is compared with the next one, hashed where it is counted, looked up, and taken from the
-count."""
+"""Number of times that a step may touch each name: it is compared with the next one, hashed where it is counted, looked up, and
+taken from the count."""
 CLIENT = Client("c", "/127.0.0.1", 1)
 
 
@@ -50,7 +50,7 @@ def share_beat(epoch: int, named: list[str]) -> ShareGroupHeartbeatRequest:
 
 
 class Kind:
-    """What is the same of both, by the kind's own names."""
+    """Functions that consumer and share groups both have, by a kind's own names."""
 
     def __init__(self, room: Any, long: Callable[..., Any], beat: Callable[[int, list[str]], Any]) -> None:
         self.expecting, self.long, self.beat = room.expecting, long, beat

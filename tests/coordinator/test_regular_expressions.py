@@ -42,7 +42,7 @@ NAMES = [
     "topic-12",
 ]
 IDS = ["pay 1", "zahlung-ä", "Ä", "λ/1", "платёж", "支払", "a\tb", "a:b", "~", "é1", "Straße", "[x]"]
-"""What transactional ids may hold and topics may not."""
+"""Transactional ids, most of them with characters that topic names may not have."""
 
 
 def matcher_of(text: str, alphabet: frozenset[str] = ALPHABET) -> Matcher:
@@ -123,7 +123,7 @@ def test_what_would_make_pythons_own_think_for_hours_takes_no_time() -> None:
 
 
 def test_a_name_is_matched_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of what is gone through counts: a piece may be one step too long, and what is known already costs a look."""
+    """Every step counts: a piece may be one step too long, and a state that is known already costs a look."""
     monkeypatch.setattr(regular_expressions, "_PIECE", 1000)
     wanted = matcher_of("n" + "0*" * 900 + "x")
     gone_through: list[int] = []
@@ -207,7 +207,7 @@ def test_the_expressions_known_to_be_valid_or_not_are_bounded_in_characters() ->
 
 
 def test_a_pattern_of_32_kb_takes_less_than_a_megabyte() -> None:
-    """Whatever its states wait for: 16,000 points, or 5,300 classes that all differ and have most of the alphabet."""
+    """The limit holds for all kinds of states: 16,000 points, or 5,300 classes that all differ and have most of the alphabet."""
     different = islice(combinations(sorted(ALPHABET - {"-"}), 3), 5300)
     classes = "".join(f"[^{''.join(three)}]" for three in different)
     for text in (".*" * 16_000, classes, "(a|b)" * 6500, "(.*)*|" * 5400, "(?i)" + "[a-c]?" * 5400):
@@ -250,7 +250,7 @@ def test_a_matcher_forgets_before_it_takes_megabytes() -> None:
 
 
 def test_the_alphabet_of_a_pattern_may_have_very_many_characters() -> None:
-    """Its sets are made of it once, however often they are named, and not for nothing."""
+    """Sets of characters are made once, however often the pattern names them, and not for nothing."""
     alphabet = frozenset(map(chr, range(0x4E00, 0x9000)))
     text = "[\u4e00-\u4eff]" * 300 + "(?i)" + "\\pL\\p{Han}\\p{Lu}[\u5000-\u5001]" * 200
     assert len(list(compiling(text, alphabet))) > len(list(compiling(text)))
@@ -258,7 +258,7 @@ def test_the_alphabet_of_a_pattern_may_have_very_many_characters() -> None:
 
 
 def test_the_groups_of_a_shard_are_resolved_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a pattern and its matcher take is there once, and is gone with the last one."""
+    """The memory of a pattern and its matcher is taken once, and released with the last one."""
     live: weakref.WeakSet[Matcher] = weakref.WeakSet()
     monkeypatch.setattr(regular_expressions, "_PIECE", 1)
     monkeypatch.setattr(regular_expressions.Pattern, "matcher", lambda made: _tracked(live, Matcher(made)))

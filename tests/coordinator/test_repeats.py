@@ -103,7 +103,7 @@ class Crowd:
         await self.both.settle()
 
     def what_is_due(self, member: Member) -> None:
-        """What a client would do."""
+        """Send the request that a client would send now."""
         state = self.group.state
         if state is State.PREPARING_REBALANCE and member.join_token is None:
             self.join(member)
@@ -213,7 +213,7 @@ async def rebalance(crowd: Crowd) -> None:
 
 
 def decoded_requests(monkeypatch: pytest.MonkeyPatch) -> tuple[Counter[str], Counter[str]]:
-    """How many requests of each API are decoded from here on, on the slow side and on the fast one."""
+    """Count the requests of each API that are decoded from here on: on the slow side and on the fast one."""
     slow, fast = Counter[str](), Counter[str]()
     decode = Route.decode
 

@@ -26,7 +26,7 @@ from tests.coordinator.harness import Core
 from tests.coordinator.test_histories import GROUPS, History
 
 COMMITS, GENERATIONS = 20, 20
-"""How many of each a history must have had to tell anything, over all seeds."""
+"""Number of each that histories must exceed over all seeds, so that they test anything."""
 
 
 def hard(store: GroupStore) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def hard(store: GroupStore) -> dict[str, Any]:
 
 
 def rebuilt(core: Core) -> GroupStore:
-    """What the log makes of a shard that has never been."""
+    """Return the store that a new shard loads from the log."""
     return core.feed(Loader(core.settings), core.high_watermark).finish()
 
 
@@ -153,7 +153,7 @@ CHANGES = {"pop", "popitem", "clear", "update", "setdefault", "append"}
 
 
 def writes(node: ast.AST) -> str | None:
-    """What hard state a piece of code writes."""
+    """Return the name of the hard state that a node of code writes; None if it writes none."""
     if isinstance(node, ast.Attribute) and node.attr in WRITERS and isinstance(node.ctx, ast.Store | ast.Del):
         return node.attr
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):

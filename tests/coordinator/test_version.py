@@ -17,7 +17,7 @@ INSTANCES = (None, "i1", "i2")
 
 
 def answers(group: ClassicGroup, ids: list[str]) -> dict[Any, Any]:
-    """What each of ``ids`` would be answered, by whatever name and of whatever generation, and how long its session would last."""
+    """Return the answer to each of ``ids``, with every instance id and generation, and the length of its session."""
     out: dict[Any, Any] = {}
     for member_id in dict.fromkeys([*ids, *group.members]):
         out[member_id] = group.session_of(member_id)

@@ -30,7 +30,7 @@ def preferences(names: list[str]) -> list[list[str]]:
 
 
 def firsts(names: list[str], order) -> set[str]:
-    """Whom the votes' order could make the first: more than one only where names share a bucket of Java's map."""
+    """Names that the votes' order could put first: more than one only where names share a bucket of Java's map."""
     return {order(turned)[0] for turned in preferences(names)}
 
 

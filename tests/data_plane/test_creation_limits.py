@@ -1,4 +1,4 @@
-"""How many topics and partitions one request may create, and what that takes: the answers of brokers of 3.4.0 to 4.4.0."""
+"""Limits on the topics and partitions that one request may create, and its cost: the answers of brokers of 3.4.0 to 4.4.0."""
 
 from __future__ import annotations
 

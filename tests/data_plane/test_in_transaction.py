@@ -1,4 +1,4 @@
-"""What is produced in a transaction waits for the word of its coordinator: what that says, and what becomes of it for producers."""
+"""Batches in a transaction wait for its coordinator's verification: its results, and the errors that producers get for them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_partition_that_nobody_has_added(version: int, error: Err, text: str |
 
 @pytest.mark.parametrize(("version", "adds"), [(9, False), (12, True)])
 def test_a_broker_may_be_told_not_to_ask(version: int, adds: bool) -> None:
-    """What is added on the way is added all the same."""
+    """A partition that Produce itself adds to the transaction is added all the same."""
     world = World(transaction_partition_verification_enable="false")
     assert world.produce(0, version).error_code == Err.NONE
     assert world.state() == ("Ongoing" if adds else "Empty")

@@ -156,7 +156,7 @@ def test_authorized_operations_are_told_where_asked_for() -> None:
 
 
 class Connection:
-    """What the fast path needs of one."""
+    """Part of a connection that the fast path needs."""
 
     def __init__(self, sim: Sim) -> None:
         self.broker = sim.state.brokers[1]

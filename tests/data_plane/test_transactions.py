@@ -82,7 +82,7 @@ def test_what_was_aborted_comes_with_its_name() -> None:
 
 
 def test_a_parked_reader_of_what_is_committed_is_woken_by_the_marker_alone() -> None:
-    """What it waits for is far more than the marker's own bytes."""
+    """The reader waits for far more than the marker's own bytes."""
     sim = Sim(topics={"t": 1})
     request = fetch({("t", 0): 0}, isolation_level=READ_COMMITTED, max_wait_ms=500, min_bytes=300)
     parked, uncommitted = sim.start(request, 12), sim.start(fetch({("t", 0): 0}, max_wait_ms=500, min_bytes=300), 12)

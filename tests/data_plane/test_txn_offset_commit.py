@@ -122,7 +122,7 @@ def test_what_is_refused(of: dict[str, object], errors: list[Err]) -> None:
 
 
 def test_metadata_that_is_too_long_is_one_partition_s_error() -> None:
-    """What isn't there comes first (TxnOffsetCommitResponse.Builder.merge)."""
+    """Unknown partitions come first in the answer (TxnOffsetCommitResponse.Builder.merge)."""
     world = World()
     assert world.errors((0, 5, "x" * 11), (1, 6, ""), (7, 8, "")) == [
         Err.UNKNOWN_TOPIC_OR_PARTITION,

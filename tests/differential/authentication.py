@@ -41,7 +41,7 @@ REAUTHENTICATION_MS = (0, 60_000)
 
 
 class _Unrecorded:
-    """What a Scram of the conformance tests names its random parts in."""
+    """Recording in which a Scram of the conformance tests names its random parts."""
 
     def __init__(self) -> None:
         self.recording = self
@@ -228,7 +228,7 @@ async def compare(
 
 
 COUNTED: Counter[str] = Counter()
-"""How often real brokers gave which answers."""
+"""Number of times that real brokers gave each answer."""
 
 
 def config(reauthentication_ms: int) -> dict[str, object]:

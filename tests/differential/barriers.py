@@ -103,7 +103,7 @@ def _rows(answer: Any) -> list[Any]:
 
 
 def _count(step: Step, name: str, side: Side) -> int:
-    """How many partitions the topic has to show; 0: any."""
+    """Return the number of partitions that the topic has to show; 0: any."""
     for topic in step.body.get("topics", []):
         if side.scope.text(topic.get("name", "")) == name:
             wanted = topic.get("count", topic.get("num_partitions", 0))

@@ -32,7 +32,7 @@ NEAR_MS = 600_000
 
 
 def cases(brokers: int) -> list[Path]:
-    """Those for clusters of that size."""
+    """Return the cases for clusters of that size."""
     return [case for case in CASES if Sequence.load(case).brokers == brokers]
 
 
@@ -40,7 +40,7 @@ SIZES = (1, 2, 3)
 
 
 def _prefix(case: Path) -> str:
-    """Of the names in a case: always as long, and the same whatever cases come and go, as a damaged name shows it."""
+    """Return the prefix of the names in a case: always as long, and the same whatever cases come and go, as a damaged name shows it."""
     return f"c{zlib.crc32(case.stem.encode()) % 10**6:06}-"
 
 
@@ -93,7 +93,7 @@ def _without_times(plain: Any, now_ms: int) -> Any:
 
 
 def against(truth: list[Any], seen: list[Any], case: Path) -> list[tuple[str, Any, Any]]:
-    """Where the answers differ from the recorded ones, tolerances taken off."""
+    """Return the differences between the answers and the recorded ones, tolerances taken off."""
     rows = []
     for step, real, ours in zip(Sequence.load(case).steps, truth, json.loads(json.dumps(seen)), strict=True):
         where = f"{step.api} v{step.version}"

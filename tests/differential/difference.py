@@ -1,4 +1,4 @@
-"""Where two answers differ."""
+"""Differences between two answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Difference:
 
     @property
     def signature(self) -> str:
-        """What two differences of the same cause have in common."""
+        """Text that differences of the same cause have in common."""
         where, real, simulated = self.rows[0]
         generic = "".join(c for c in where if not c.isdigit())
         return f"{generic}: {_kind(real)} != {_kind(simulated)}"

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 CLOSED = None
-"""What comes instead of an answer when the broker hangs up."""
+"""Value that comes instead of an answer when the broker closes the connection."""
 
 Deliver = Callable[[int, bytes | None], None]
 

@@ -26,7 +26,7 @@ _SHORT = re.compile(r"[A-Za-z0-9_-]{22}")
 _ANY_UUID = re.compile(_UUID)
 SHARED_TOPICS = ("t0", "t1")
 PREFIX = r"d[0-9a-f]+x\d+-"
-"""What the names of one play begin with."""
+"""Pattern of the prefix that all names of one play have."""
 NAMED_NUMBERS = {"producer_id": "producer", "session_id": "session"}
 EVERYTHING = ("ListGroups", "ListTransactions", "Metadata", "DescribeLogDirs")
 OF_A_MACHINE = (
@@ -214,7 +214,7 @@ _KEYS = (
 
 
 def _text(value: Any) -> str:
-    """What lists are sorted by: what tells the items apart first."""
+    """Sort key of an item of a list: the fields that tell the items apart come first."""
     keys = [value[key] for key in _KEYS if key in value] if isinstance(value, dict) else []
     return json.dumps([keys, value], sort_keys=True, default=repr)
 

@@ -42,7 +42,7 @@ def _leader(side: Side, index: int) -> int:
 
 
 async def written(side: Side, start: Mapping[int, int]) -> list[dict[str, Any]]:
-    """What stands in the log behind `start` of groups with the play's prefix: by group, in the order of the log."""
+    """Return the records in the log behind `start` of groups with the play's prefix: by group, in the order of the log."""
     found = []
     for index, offset in start.items():
         for raw in await _fetch(side, index, offset):

@@ -24,7 +24,7 @@ SWEEPING: dict[str, object] = {"offsets.retention.check.interval.ms": 100, "offs
 
 
 def offsets_partitions(brokers: int) -> int:
-    """Where coordinators move, plays have theirs for themselves."""
+    """Number of offsets partitions: where coordinators move, plays have theirs for themselves."""
     return 4 if brokers == 1 else 24
 
 
@@ -88,7 +88,7 @@ def _common(version: str, brokers: int) -> dict[str, object]:
 
 
 INLINE = {f"group.{kind}.assignor.offload.enable": "false" for kind in ("consumer", "share", "streams")}
-"""Of Kafka 4.4 alone: whether an assignor's thread is done before the next heartbeat is chance."""
+"""Settings of Kafka 4.4 alone: whether an assignor's thread is done before the next heartbeat is chance."""
 
 
 @contextlib.contextmanager
@@ -141,7 +141,7 @@ def _addresses(process: subprocess.Popen[str]) -> dict[int, tuple[str, int]]:
 
 
 def _told(process: subprocess.Popen[str], head: str) -> str:
-    """What the next line tells behind its head. Raises RuntimeError where none comes in time."""
+    """Return the next line without its head. Raises RuntimeError if none comes in time."""
     alarm = threading.Timer(START_S, process.kill)
     alarm.start()
     assert process.stdout is not None

@@ -30,7 +30,7 @@ from tests.differential.symbols import Scope
 from tests.differential.tolerances import tolerated
 
 PATIENCE_S = 8.0
-"""How long one side may take longer than the other: a machine in use stops for seconds."""
+"""Seconds that one side may take longer than the other: a machine in use stops for seconds."""
 QUIET_S = 0.02
 UNIT_S = 2.0
 """A unit of a timed sequence's timers; its bursts of requests last less than BURST_UNITS of it."""
@@ -55,7 +55,7 @@ class Peer:
 
 @dataclass
 class Outcome:
-    """What a play came to."""
+    """Outcome of a play."""
 
     difference: Difference | None = None
     untimely: bool = False

@@ -40,8 +40,8 @@ from tests.differential.shrink import shrink
 from tests.differential.symbols import OFFSETS
 
 REPLAYS, REPLAYS_OF_IDS = 3, 40
-"""How often a difference must come back; what may hang on member ids (a leader that goes is followed by one out of a map by
-them, and who leads shows in everything later) much oftener."""
+"""Number of replays in which a difference must come back; many more if it may depend on member ids (a leader that goes is
+followed by one out of a map by them, and who leads shows in everything later)."""
 REPLAYS_AT_A_TIME = 4
 SHRINK_S = 45.0
 FLOORS = {"Produce": 3, "OffsetCommit": 1, "OffsetFetch": 1, "Fetch": 4}
@@ -62,7 +62,7 @@ class Finding:
 
 @dataclass
 class Tally:
-    """What a run came to."""
+    """Results of a run."""
 
     sequences: int = 0
     answers: int = 0
@@ -153,7 +153,7 @@ class Runner:
         }
 
     def _shared_topics(self) -> list[CreatableTopic]:
-        """Where there are several brokers all of them have every partition, and where each is led is written down."""
+        """Shared topics; with several brokers all of them have every partition, and the leader of each is prescribed."""
         nodes = sorted(self.real.brokers)
         if len(nodes) == 1:
             return [CreatableTopic(name, 3, 1) for name in SHARED_TOPICS]
@@ -344,7 +344,7 @@ async def _make_nameless_group(side: Side) -> None:
 
 
 async def _coordinators_of_transactions(side: Side) -> None:
-    """They are there, and have loaded every partition: so many ids find each of the few."""
+    """Wait until transaction coordinators are there and have loaded every partition: so many ids find each of the few."""
     give_up = clock_s() + 60
     for name in (f"warm{number}" for number in range(32)):
         while True:

@@ -1,4 +1,4 @@
-"""What is played: a Sequence of Steps, as plain data that can be written to a file and played again.
+"""Sequence of Steps to play, as plain data that can be written to a file and played again.
 
 A step's body is the request's fields by their names in kafka_wire. Three kinds of text in it are filled in when it is
 played, on each side from that side's own answers, so that a step stays playable when those before it are left out:
@@ -29,16 +29,16 @@ class Step:
     version: int = 0
     body: dict[str, Any] = field(default_factory=dict)
     damage: list[list[Any]] = field(default_factory=list)
-    """What is done to the frame's bytes before they are sent (frames.py)."""
+    """Changes made to the frame's bytes before they are sent (frames.py)."""
     pipelined: bool = False
     """Sent on the client's first connection though a request may be parked on it."""
     held: bool = False
     """Goes out together with the client's next step that is not held, in one write: requests in a row, none waited for."""
     wire: dict[str, Any] = field(default_factory=dict)
-    """What is unusual around the message (frames.py) and how it is written: `split`, sizes of all writes but the last."""
+    """Unusual parts around the message (frames.py) and the way it is written: `split`, sizes of all writes but the last."""
     until: float | None = None
     broker: int | str = 1
-    """Whom it is sent to; or "$leader:TOPIC/INDEX", "$coordinator:GROUP", whoever that is then."""
+    """Broker that the step is sent to; or "$leader:TOPIC/INDEX", "$coordinator:GROUP", whichever that is then."""
     world: list[Any] = field(default_factory=list)
     bent: list[str] = field(default_factory=list)
     """Paths of the fields that were given a boundary value (generators/edges.py)."""
@@ -67,7 +67,7 @@ class Sequence:
     timed: bool = False
     """Whether timers are to run out in it: then its bursts of requests must be short."""
     brokers: int = 1
-    """How many there are."""
+    """Number of brokers."""
 
     @property
     def alone(self) -> bool:

@@ -89,7 +89,7 @@ async def _until(side: Side, missing: Callable[[], Awaitable[str]]) -> None:
 
 
 async def _unsettled(side: Side, topics: Sequence[str], leading: Leading, preferred: bool) -> str:
-    """What is not yet as it will be; "" when all is."""
+    """Return a condition that does not hold yet; "" when all do."""
     alive = sorted(side.world.alive)
     request = MetadataRequest([MetadataRequestTopic(name=name) for name in topics], False)
     answers = await asyncio.gather(*(side.ask(request, 9, node) for node in alive))
@@ -135,7 +135,7 @@ def _led(side: Side, topics: Sequence[str]) -> Iterator[tuple[int, list[tuple[st
 
 
 async def _ends(side: Side, node: int, rows: Sequence[tuple[str, int]], replica_id: int) -> dict[tuple[str, int], Any]:
-    """Where logs end, as a consumer or (the debugging one) a replica sees it: the offset, None where there is an error."""
+    """Return the ends of logs, as a consumer or (the debugging one) a replica sees them: the offset, None for an error."""
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for topic, index in rows:
         topics.setdefault(topic, []).append(ListOffsetsPartition(index, timestamp=-1))

@@ -1,4 +1,4 @@
-"""What one side has told its clients in one play, and the symbols that stand for it in steps.
+"""Values that one side has sent to its clients in one play, and the symbols that stand for them in steps.
 
 $member:a  $leader:a                    text of a's last JoinGroup answer
 $generation:a  $generation:a:-1         its number, and a number beside it
@@ -186,7 +186,7 @@ class Scope:
             self.replicas[topic.name, row.partition_index] = row.replica_nodes
 
     def known_topics(self) -> list[str]:
-        """Those whose leaders are known."""
+        """Topics whose leaders are known."""
         return list(self.leaders)
 
     def forget_topic(self, name: str) -> None:

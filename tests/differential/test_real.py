@@ -18,8 +18,8 @@ read different topics, and of several moves that are equally good ``uniform`` ma
 
 
 CLUSTER_SEEDS = {"3.4": (*range(10), *range(250, 253), *range(254, 262)), "4.1": range(24)}
-"""Of clusters of two brokers; without those in which a broker goes, which take a real one a quarter of a minute each. 253 is left
-out: in it a Produce names a partition twice, once with null records. 3.4 appends the other batch and answers INVALID_RECORD all
+"""Seeds for clusters of two brokers; without those in which a broker goes, which take a real one a quarter of a minute each. 253 is
+left out: in it a Produce names a partition twice, once with null records. 3.4 appends the other batch and answers INVALID_RECORD all
 the same; the simulator answers what became of the batch."""
 
 

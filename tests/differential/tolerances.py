@@ -1,4 +1,4 @@
-"""Where two brokers that are both right may answer differently, and why: nothing else is let through in silence.
+"""Differences between answers of two brokers that are both right, with the reason: nothing else is let through in silence.
 
 Two kinds of rules. `UNORDERED`: lists that Kafka keeps in a map or a set of hash order; both sides are sorted before they
 are compared. `TOLERATED`: pairs of values that count as equal.

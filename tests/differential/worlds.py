@@ -1,4 +1,4 @@
-"""What is done to a cluster, the same on both sides: leaders and coordinators move, brokers go and come.
+"""Changes to a cluster, the same on both sides: leaders and coordinators move, brokers go and come.
 
     ["lead", topic, index, node]     another broker leads a partition, one of its replicas or not
     ["coordinate", group, node]      the same for the group's partition of __consumer_offsets
@@ -257,7 +257,7 @@ class Ground:
 
     @contextlib.asynccontextmanager
     async def held(self, prefix: str) -> AsyncIterator[None]:
-        """They are nobody else's meanwhile."""
+        """Keep the offsets partitions of a play's groups from other plays meanwhile."""
         async with contextlib.AsyncExitStack() as stack:
             for index in self.indexes(prefix):
                 await stack.enter_async_context(self._locks[index])

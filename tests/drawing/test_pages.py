@@ -132,7 +132,7 @@ def test_an_element_that_gets_past_the_escaping_is_not_allowed(template: Path) -
 
 
 def test_templates_switch_escaping_off_nowhere() -> None:
-    """What goes in as it is, Python says, where a reader looks for it."""
+    """Text that goes in unescaped is marked so in Python, where a reader looks for it."""
     found = list(Path(str(importlib.resources.files("broker_sim"))).rglob("*.html"))
     assert {path.name for path in found} == {"index.html", "page.html", "report.html", "timeline.html"}
     for path in found:
@@ -144,7 +144,7 @@ def test_templates_switch_escaping_off_nowhere() -> None:
 
 
 def test_words_and_terminals_need_no_templates() -> None:
-    """Where no page is made its library isn't imported: it would be a fifth of the start of a command."""
+    """The templates' library isn't imported where no page is made: it would be a fifth of the start of a command."""
     program = (
         "import sys, broker_sim.explain, broker_sim.explain.terminal, broker_sim.pipeline.findings, broker_sim.cli.main;"
         "sys.exit('jinja2' in sys.modules)"

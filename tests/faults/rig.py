@@ -103,7 +103,7 @@ def commit(group: str = "billing", offset: int = 5, **fields: Any) -> OffsetComm
 
 
 async def committed(wire: Wire, group: str = "billing") -> int:
-    """What is committed for orders-0."""
+    """Return the committed offset of orders-0."""
     topics = [OffsetFetchRequestTopics("orders", partition_indexes=[0])]
     answer = await wire.send(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=topics)]), 8)
     offset: int = answer.groups[0].topics[0].partitions[0].committed_offset

@@ -1,4 +1,4 @@
-"""What requests are about, for every API, and how their bodies look in the journal."""
+"""Facts about requests, for every API, and the form of their bodies in the journal."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ async def test_a_client_that_disappears_in_a_held_request_takes_everything_along
 
 
 async def test_a_parked_join_whose_answer_was_to_be_broken_is_forgotten() -> None:
-    """Its handler has it when the client disappears: the group forgets the member's request, the tap the rule."""
+    """The handler has the request when the client disappears: the group forgets the member's request, the tap the rule."""
     async with Rig() as rig:
         join = JoinGroupRequest(
             "crew", 30_000, 30_000, protocol_type="consumer", protocols=[JoinGroupRequestProtocol("range", b"")]

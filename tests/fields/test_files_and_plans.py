@@ -1,4 +1,4 @@
-"""What scenario files and fault plans say besides rules: read as everywhere."""
+"""Contents of scenario files and fault plans besides rules: read as everywhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ expect:
 
 
 def shown(text: str) -> str:
-    """All that a file means; of a matcher but the words and the function that it was made of."""
+    """Return a file's full content as text; of a matcher without the words and the function that it was made of."""
     found = parse(loads(text))
     matchers = [matcher for one in found.expect for matcher in one.matchers]
     matchers += [matcher for step in found.steps for matcher in step.when or ()]

@@ -90,7 +90,7 @@ SAME: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"delay": "1.5"}, {"delay": "1500ms"}),
     ({"delay": 2}, {"delay": "2s"}),
 ]
-"""What is given, and what is meant by it."""
+"""Pairs of given keys and the keys that they mean."""
 
 LISTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"hang": True, "api": ["OffsetCommit", "Heartbeat"]}, {"hang": True, "api": "OffsetCommit,Heartbeat"}),
@@ -116,7 +116,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"error": True}, "error: True is not an error (expected a name"),
     ({"error": "OOPS"}, "no error 'OOPS'; expected one of "),
 ]
-"""What is given, and what is said of it."""
+"""Pairs of given keys and the error message for them."""
 
 
 def told(door: str, values: dict[str, Any]) -> str:

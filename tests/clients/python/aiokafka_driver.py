@@ -30,7 +30,7 @@ from line_protocol import (
 )
 
 CONNECTION: dict[str, Any] = {"bootstrap_servers": sys.argv[1]}
-"""Where clients connect to, and as whom."""
+"""Settings of the clients' connections: bootstrap servers and security."""
 STRATEGIES = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 background: set[asyncio.Task[Any]] = set()
 

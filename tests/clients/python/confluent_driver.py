@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from line_protocol import LATER, POLL_S, Request, ThreadedMember, answer, octets, renamed, serve_threaded, text
 
 CONNECTION: dict[str, Any] = {"bootstrap.servers": sys.argv[1]}
-"""Where clients connect to, and as whom."""
+"""Settings of the clients' connections: bootstrap servers and security."""
 CALL_S = 20.0
 STRATEGIES = {"range": "range", "roundrobin": "roundrobin", "cooperative-sticky": "cooperative-sticky"}
 
@@ -274,7 +274,7 @@ left_open: list[Any] = []
 
 @functools.cache
 def admin() -> AdminClient:
-    """One for the process: its futures fail when it is collected."""
+    """Return the one admin client of the process: its futures fail when it is collected."""
     return AdminClient({**CONNECTION})
 
 

@@ -30,7 +30,7 @@ from line_protocol import (
 )
 
 CONNECTION: dict[str, Any] = {"bootstrap_servers": sys.argv[1]}
-"""Where clients connect to, and as whom."""
+"""Settings of the clients' connections: bootstrap servers and security."""
 CALL_S = 20.0
 POLL_MS = 400  # not less: a rejoin that outlives the poll() it began in is forgotten (see clients.py)
 STRATEGIES = {

@@ -39,7 +39,7 @@ _stdout_lock = threading.Lock()
 
 
 def renamed(request: Request, names: dict[str, str]) -> dict[str, Any]:
-    """What a request has, by a client's own names; ``names``: those, and the request's."""
+    """Return the fields that a request has, by a client's own names; ``names``: a client's name -> the request's."""
     return {name: request[field] for name, field in names.items() if request.get(field)}
 
 
@@ -85,7 +85,7 @@ def octets(value: str | None) -> bytes | None:
 
 
 class Snapshot:
-    """What a member has seen so far."""
+    """Assignments, records and errors that a member has seen so far."""
 
     def __init__(self) -> None:
         self.assignment: list[list[Any]] = []

@@ -16,7 +16,7 @@ from tests.support.real_kafka import java_command
 GOLDEN = Path(__file__).with_name("golden.json")
 KAFKA = "4.1.0"
 SIMPLE = {version: Path(__file__).with_name(f"golden_simple_{version}.json") for version in ("4.1.0", "4.4.0")}
-"""Of share groups' assignor, which has changed."""
+"""Recorded targets of share groups' assignor by version, as it has changed."""
 
 Targets = dict[str, dict[int, list[int]]]
 
@@ -54,7 +54,7 @@ def _read(text: str) -> dict[int, list[int]]:
 
 
 def kafkas(cases: list[Case], version: str = KAFKA) -> list[Targets]:
-    """What Kafka's assignors answer."""
+    """Return the targets that Kafka's assignors compute."""
     source = Path(__file__).parent / "java" / "Assign.java"
     question = "\n".join(line for case in cases for line in case.lines()) + "\n"
     done = subprocess.run(

@@ -48,7 +48,7 @@ def _read(text: str) -> Tasks:
 
 
 def kafkas(cases: list[Case]) -> list[Answer]:
-    """What Kafka's assignor answers."""
+    """Return the assignments that Kafka's assignor computes."""
     source = Path(__file__).parent / "java" / "AssignTasks.java"
     question = "\n".join(line for case in cases for line in case.lines()) + "\n"
     done = subprocess.run(

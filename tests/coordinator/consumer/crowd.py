@@ -50,7 +50,7 @@ class Crowd(Core):
         )
 
     def reloaded(self, topics: Mapping[str, int]) -> Crowd:
-        """Another coordinator that has loaded this one's log, with the topics that there are now."""
+        """Return a new coordinator that has loaded this one's log, with the topics that there are now."""
         other = Crowd.__new__(Crowd)
         vars(other).update(vars(self.reload()), seen=len(self.log))
         other.topics(topics)
@@ -96,7 +96,7 @@ class Crowd(Core):
         return Err(answer.error_code)
 
     def written(self) -> list[str]:
-        """What the log has got since the last call."""
+        """Records that the log has got since the last call."""
         records, self.seen = self.log[self.seen :], len(self.log)
         return [short(key, value, name_of) for key, value in records]
 

@@ -1,4 +1,4 @@
-"""What share members get as their subscriptions change, by release: each sequence was sent to 4.1.0, 4.2.0 and 4.4.0."""
+"""Assignments of share members as their subscriptions change, by release: each sequence was sent to 4.1.0, 4.2.0 and 4.4.0."""
 
 from __future__ import annotations
 

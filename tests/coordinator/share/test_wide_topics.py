@@ -22,7 +22,7 @@ class Number(int):
 
 
 class Group:
-    """What `uninitialized` asks of a share group."""
+    """Part of a share group that `uninitialized` reads."""
 
     def __init__(self, initialized: Topic, initializing: Topic) -> None:
         self.latest = self
@@ -30,7 +30,7 @@ class Group:
 
 
 class Shard:
-    """What it asks of a shard: one topic."""
+    """Part of a shard that `uninitialized` reads: one topic."""
 
     def __init__(self) -> None:
         self.topics = self

@@ -46,7 +46,7 @@ COUNTING = Topology(
 
 @dataclass
 class Thread:
-    """What a member knows: its epoch and its tasks, by role."""
+    """State of a member: its epoch and its tasks, by role."""
 
     epoch: int = 0
     tasks: dict[str, list[TaskIds]] = field(default_factory=lambda: {"active": [], "standby": [], "warmup": []})
@@ -75,7 +75,7 @@ class Streams(Core):
         self.step(TopicsChanged({name: image}))
 
     def create(self) -> list[str]:
-        """What the last answer misses is created."""
+        """Create the internal topics that the last answer misses, and return their names."""
         for name, topic in self.missing.items():
             self.topic(name, topic.partitions)
         return list(self.missing)

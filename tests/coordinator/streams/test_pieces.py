@@ -1,4 +1,4 @@
-"""What a member may have very much of is read, compared and described in pieces: none touches more than `MOST` names, be it in one call
+"""Long lists of a member are read, compared and described in pieces: none touches more than `MOST` names, be it in one call
 of a function in C. A name counts how often it is hashed or compared."""
 
 from __future__ import annotations

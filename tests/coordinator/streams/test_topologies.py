@@ -1,4 +1,4 @@
-"""What a streams group makes of a topology: the topics it reads, the ones it needs, and those that do not fit together."""
+"""Topics that a streams group derives from a topology: the topics it reads, the ones it needs, and those that do not fit together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What random sequences are made of. `sequence(seed, versions)` is the whole of it: a function of its arguments alone."""
+"""Generators of random sequences. `sequence(seed, versions)` is the whole of it: a function of its arguments alone."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CLUSTER_KINDS = {
     "coordinated": (cluster.coordinated, 20),
     "outage": (cluster.outage, 1),
 }
-"""Those for several brokers."""
+"""Generators for several brokers, and how often each is drawn."""
 
 _ALL = {**KINDS, **CLUSTER_KINDS}
 GROUP_KINDS = ("group", "timed", "offsets", "consumers", "streams", "shares", "group wires", "coordinated")
@@ -60,7 +60,7 @@ def in_blocks(versions: Versions) -> bool:
 
 
 def kinds(versions: Versions, brokers: int = 1) -> list[str]:
-    """Those that brokers with these versions can play."""
+    """Return the kinds of sequences that brokers with these versions can play."""
     names = KINDS if brokers == 1 else CLUSTER_KINDS
     return [
         name for name in names if name not in NEEDED or versions.get(NEEDED[name][0], (0, -1))[1] >= NEEDED[name][1]

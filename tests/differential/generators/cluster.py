@@ -17,7 +17,7 @@ PARTITIONS = ((data.MADE, 0), (data.MADE, 1), (data.COMPACT, 0), (data.LATE, 0))
 OWN_TOPICS = (data.MADE, data.COMPACT, data.LATE)
 GROUPS = ("{p}g", "{p}h")
 RIGHT = 0.82
-"""How often a request goes to the broker that should have it."""
+"""Share of requests that go to the broker that should have them."""
 
 
 def led(draw: Draw) -> None:
@@ -167,7 +167,7 @@ def _epochs(draw: Draw, step: Step) -> None:
 
 
 def _stale(draw: Draw, model: data.Model) -> None:
-    """What a client does whose leader has moved: where did the epoch that it knew end, and on from there."""
+    """Draw the requests of a client whose leader has moved: for the end of the epoch that it had, then from there on."""
     topic, index = draw.one(PARTITIONS)
     epoch = f"$epoch:{topic}/{index}"
     row: dict[str, Any] = {
@@ -196,7 +196,7 @@ def _grow(draw: Draw, model: data.Model) -> None:
 
 
 def _describe(draw: Draw, model: data.Model) -> None:
-    """What brokers say of the cluster, each for itself."""
+    """Draw a request for a description of the cluster, which each broker answers for itself."""
     draw.one([_metadata, _cluster, _log_dirs, _topic_partitions])(draw)
 
 
@@ -281,7 +281,7 @@ def _renamed(group: Any) -> Any:
 
 
 def _asides(draw: Draw) -> list[Step]:
-    """What a client does first when its coordinator has moved, and what it asks who was it before."""
+    """Draw the first requests of a client whose coordinator has moved, and those that it sends to the one before."""
     out: list[Step] = []
     aside = Draw(draw.rng, draw.versions, len(draw.nodes))
     if draw.often(0.7):
@@ -297,7 +297,7 @@ def _asides(draw: Draw) -> list[Step]:
 
 
 def _look_at_groups(draw: Draw) -> None:
-    """What every broker says of them."""
+    """Draw requests to every broker for its view of the groups."""
     for node in draw.nodes:
         before = len(draw.steps)
         draw.step("DescribeGroups", "look", draw.version("DescribeGroups"), groups=list(GROUPS))

@@ -1,4 +1,4 @@
-"""What the other generators ask, on connections that are used otherwise: requests in a row without a wait, frames in
+"""Requests of the other generators, on connections that are used otherwise: requests in a row without a wait, frames in
 pieces, odd client ids, tagged fields that nobody knows, headers that lie, Produce without an answer.
 """
 
@@ -24,7 +24,7 @@ BODY_TAGS = (*TAGS, [[2**31 - 1, "ab"]], [[70, "01"], [60, "02"]], [[70, "01"], 
 PARKING = ("JoinGroup", "SyncGroup")
 """Behind one of these a row of requests would wait, and with it the play."""
 CHANGING = ("CreateTopics", "CreatePartitions", "DeleteTopics", "AlterConfigs", "IncrementalAlterConfigs")
-"""What they change is there a moment later than their answer: what comes at once may see it or not."""
+"""APIs whose changes are there a moment later than their answer: a request right after it may see them or not."""
 READ_ONLY = (
     "ApiVersions",
     "Metadata",

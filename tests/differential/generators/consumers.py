@@ -15,7 +15,7 @@ API = "ConsumerGroupHeartbeat"
 LONG_MS = 30_000
 REGEX = "subscribed_topic_regex"
 EXPRESSIONS = ("{p}ma.*", "{p}(made|late)", "t[01]", "t0|{p}l.*", "{p}zzz.*", ".*nothing", "{p}.*", "{p}made")
-"""Those that match topics of the play or shared ones alone."""
+"""Regular expressions that match topics of the play or shared ones alone."""
 LATER = 8.0
 """In units from the beginning (play.UNIT_S): when ten seconds have passed since what was resolved before."""
 
@@ -103,7 +103,7 @@ def _take_up(draw: Draw, client: Client) -> None:
 
 
 def _express(draw: Draw, client: Client) -> None:
-    """Another expression, none any more, or other names beside it."""
+    """Draw a heartbeat with another expression, with none any more, or with other names beside it."""
     body = client.beating()
     kind = draw.rng.choices(["another", "none", "names", "again"], [5, 2, 2, 1])[0]
     if kind == "another":
@@ -260,12 +260,12 @@ OF_OTHERS = ["beat", "leave", "delete", "offsets", "sync"]
 
 
 def _others(draw: Draw, client: Client) -> None:
-    """What is meant for classic groups, and for groups without members."""
+    """Draw a request meant for classic groups or for groups without members."""
     of_others(draw, draw.one(OF_OTHERS), client.name, client.id)
 
 
 def of_others(draw: Draw, kind: str, name: str, member_id: str) -> None:
-    """One of `OF_OTHERS`, from the client ``name``."""
+    """Draw one of `OF_OTHERS`, from the client ``name``."""
     if kind == "beat":
         draw.step("Heartbeat", name, None, group_id=GROUP, member_id=member_id, generation_id=1)
     elif kind == "leave":

@@ -13,7 +13,7 @@ FAR_MS = 10**15
 
 
 class Model:
-    """What the generator believes of the logs: next sequence numbers by (client, topic, partition), records written."""
+    """Model of the logs that the generator keeps: next sequence numbers by (client, topic, partition), records written."""
 
     def __init__(self) -> None:
         self.next: dict[tuple[str, str, int], int] = {}
@@ -171,7 +171,7 @@ def _spoil(draw: Draw, batch: dict[str, Any], rows: list[dict[str, Any]]) -> Non
 
 
 def _read(draw: Draw, topic: str) -> None:
-    """All of a topic's records, with nothing unusual."""
+    """Draw a Fetch of all of a topic's records, with nothing unusual."""
     rows = [{"partition": index, "fetch_offset": 0, "partition_max_bytes": 10**6} for index in (0, 1)]
     one = {"topic": topic, "topic_id": f"$topic:{topic}", "partitions": rows}
     draw.step("Fetch", "look", draw.version("Fetch", 4), max_wait_ms=0, topics=[one])

@@ -38,7 +38,7 @@ class Draw:
         return [self.rng.choice(items) for _ in range(self.rng.randint(low, high))]
 
     def version(self, api: str, low: int = 0, high: int = 99) -> int:
-        """One of the API's versions, the newest and the oldest more often."""
+        """Draw one of the API's versions, the newest and the oldest more often."""
         first, last = self.versions[api]
         first, last = max(first, low), min(last, high)
         if first >= last:

@@ -23,7 +23,7 @@ BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 LONGEST = 32767
 """Bytes of a text: Kafka's generated readers refuse more in every encoding (MessageDataGenerator.java)."""
 RATES = (0.0, 0.2, 0.5)
-"""How many of a sequence's steps are bent; each sequence has one of these rates."""
+"""Rates of bent steps in a sequence; each sequence has one of these."""
 TEXTS = 0.3
 """The share of texts, where a request has both."""
 
@@ -295,7 +295,7 @@ def _of_payload(tree: dict[str, Any], keys: tuple[str | int, ...]) -> Iterator[P
 
 
 def values_at(place: Place) -> list[list[Any]]:
-    """What the field may be given, in groups that are as likely: ends of the type, constants, neighbours of what stands there."""
+    """Values that the field may be given, in groups that are as likely: ends of the type, constants, neighbours of its value."""
     groups = _texts(place) if place.kind == "string" else _numbers(place)
     name = place.path.rpartition(".")[2]
     kept = []

@@ -368,7 +368,7 @@ def _request(draw: Draw, client: Client, clients: list[Client]) -> None:
 
 
 def _look(draw: Draw) -> None:
-    """How everything ended."""
+    """Draw requests for the final state of the groups and their offsets."""
     draw.step("DescribeGroups", "look", draw.version("DescribeGroups"), groups=[GROUP, "{p}h"])
     draw.step("ListGroups", "look", None)
     for group in (GROUP, "{p}h"):

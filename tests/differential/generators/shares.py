@@ -149,7 +149,7 @@ def _rows(draw: Draw, client: Client, said: bool, low: int = 1) -> list[dict[str
 
 
 def _batches(draw: Draw, client: Client, name: str, index: int) -> Any:
-    """What is acknowledged of a partition: all that was acquired last, or any offsets."""
+    """Draw the acknowledgements for a partition: of all that was acquired last, or of any offsets."""
     if draw.often(0.4):
         return f"$acquired:{client.name}/{draw.one([ACCEPT, ACCEPT, RELEASE, REJECT])}/{name}/{index}"
     batches, first = [], draw.rng.randint(0, 3)
@@ -292,7 +292,7 @@ def _offsets(draw: Draw) -> None:
 
 
 def _others(draw: Draw, client: Client) -> None:
-    """What is meant for groups of other kinds or without members."""
+    """Draw a request meant for groups of other kinds or without members."""
     kind = draw.one([*OF_OTHERS, "consumer", "alter", "forget", "forget"])
     if kind in OF_OTHERS:
         of_others(draw, kind, client.name, client.id)

@@ -51,7 +51,7 @@ class Client:
         }
 
     def reporting(self) -> dict[str, Any]:
-        """That it has the tasks that it was assigned last."""
+        """Fields that report the tasks that the client was assigned last."""
         return {f"{role}_tasks": f"$tasks:{self.name}/{role}" for role in ("active", "standby", "warmup")}
 
 
@@ -76,7 +76,7 @@ def sequence(draw: Draw) -> None:
 
 
 def _topology(draw: Draw) -> dict[str, Any]:
-    """One that runs, or lacks something."""
+    """Draw a topology that runs, or lacks something."""
     source = draw.mostly(MADE, "t0", "{p}none", "t1", odds=0.6)
     one: dict[str, Any] = {"subtopology_id": "0", "source_topics": [source]}
     kind = draw.rng.choices(["plain", "two", "state", "counting", "copartitioned", "odd"], [5, 3, 3, 4, 2, 2])[0]
@@ -167,7 +167,7 @@ def _leave(draw: Draw, client: Client) -> None:
 
 
 def _offsets(draw: Draw, client: Client) -> None:
-    """How far its tasks have come."""
+    """Draw a heartbeat with the offsets that the client's tasks have reached."""
     rows = [{"subtopology_id": draw.one("01"), "partition": draw.one([0, 1]), "offset": draw.one([0, 5, 20_000])}]
     body = client.beating() | {"task_offsets": rows}
     if draw.often(0.7):
@@ -251,7 +251,7 @@ def _look(draw: Draw, client: Client) -> None:
 
 
 def _others(draw: Draw, client: Client) -> None:
-    """What is meant for other kinds of groups, and for groups without members."""
+    """Draw a request meant for other kinds of groups or for groups without members."""
     kind = draw.one([*OF_OTHERS, "join", "consumer", "share"])
     if kind in OF_OTHERS:
         of_others(draw, kind, client.name, client.id)

@@ -24,7 +24,7 @@ class Client:
         self.next: dict[int, int] = {}
 
     def own(self, draw: Draw) -> tuple[Any, Any]:
-        """Its producer id and epoch as it was told; now and then others."""
+        """Draw the producer id and epoch that the client was given; now and then others."""
         epoch = draw.mostly(f"$pepoch:{self.name}", f"$pepoch:{self.name}:1", f"$pepoch:{self.name}:-1", 0, -1, 32767)
         return draw.mostly(f"$pid:{self.name}", "$pid:a", "$pid:b", 5, -1, odds=0.93), epoch
 
@@ -43,7 +43,7 @@ def sequence(draw: Draw) -> None:
 
 
 def _whole(draw: Draw, client: Client) -> None:
-    """What a client does, with gaps."""
+    """Draw the requests of a transaction in a client's order, with gaps."""
     for what, chance in ((_init, 0.6), (_add, 0.9), (_produce, 0.8), (_offsets, 0.4), (_end, 0.9)):
         if draw.often(chance):
             what(draw, client)

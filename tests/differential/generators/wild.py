@@ -64,7 +64,7 @@ BY_NAME: dict[str, Callable[[Draw], Any]] = {
 }
 WRITING = ("Produce", "DeleteRecords", "WriteTxnMarkers")
 CREATED = ("CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs")
-"""Their topics are the sequence's own: others play with the shared ones."""
+"""APIs whose topics are the sequence's own: others play with the shared ones."""
 
 
 def sequence(draw: Draw) -> None:
