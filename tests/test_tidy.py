@@ -43,7 +43,7 @@ IMPURE = {
     ),
     *("tempfile", "threading", "time", "uuid"),
 }
-"""What would make the coordinator depend on more than its events."""
+"""Modules that would make the coordinator depend on more than its events."""
 
 OPTIONAL = frozenset(
     (
@@ -89,7 +89,7 @@ DEFERRED = {
     "broker_sim/handlers/k51_alter_user_scram_credentials.py": "likewise",
     "broker_sim/common/text.py": "errors are rare, and every command loads this module",
 }
-"""Where a function may import what everybody has, and why: the time of a start."""
+"""Modules whose functions may import what everybody has, and why: the time of a start."""
 
 SLEEPS = {
     "tests/clients/python/aiokafka_driver.py": "an application that pauses after an error",
@@ -152,7 +152,7 @@ def statements(tree: ast.AST) -> Iterator[ast.AST]:
 
 @dataclass(frozen=True)
 class Outline:
-    """What is kept of a module's tree: all the trees at once would take hundreds of megabytes."""
+    """Facts of a module's tree: all the trees at once would take hundreds of megabytes."""
 
     lines: int
     says_what_it_is: bool
@@ -233,7 +233,7 @@ def test_every_module_opens_with_what_it_is() -> None:
 
 
 def test_docstrings_begin_with_what_they_name() -> None:
-    nameless = [found for path in modules("broker_sim", "protocol") for found in outline(path).nameless]
+    nameless = [found for path in modules(*CODE) for found in outline(path).nameless]
     assert nameless == [], "a reader sees one alone: begin with a noun, or with what the function does"
 
 

@@ -128,7 +128,7 @@ def reason(
         return _concurrent(request, open_, ts_ms)
     if error == "INVALID_TRANSACTION_TIMEOUT":
         asked = number(call.body, "transaction_timeout_ms")
-        return f"its transaction.timeout.ms of {asked} is not within 1 and transaction.max.timeout.ms"
+        return f"its transaction.timeout.ms of {asked} is not between 1 and transaction.max.timeout.ms"
     not_stored = known.not_stored.get(call.request)
     if not_stored is not None:
         where = f"the log {known.log}" if known.log else "the coordinator's log"

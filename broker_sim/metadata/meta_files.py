@@ -1,7 +1,8 @@
 """Files of a cluster's metadata on disk: `cluster.json`, `meta.properties` and the partitions' directories.
 
-    DIR/cluster.json       topics with their ids, settings, replicas and leader epochs; the next producer id; dynamic
-    settings DIR/meta.properties    Kafka's own file: cluster id and node id (MetaProperties.java, version 1)
+    DIR/cluster.json       topics with their ids, settings, replicas and leader epochs; the next producer id;
+                           dynamic settings
+    DIR/meta.properties    Kafka's own file: cluster id and node id (MetaProperties.java, version 1)
     DIR/<topic>-<n>/       one log each, with Kafka's partition.metadata
 
 Rules:

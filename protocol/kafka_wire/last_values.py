@@ -159,7 +159,7 @@ class BatchLayouts:
     def __init__(self, latest: dict[bytes, bytes | None], versions: Container[int]) -> None:
         self.latest, self.versions = latest, versions
         self.reads = 0
-        """How many batches were read with a layout."""
+        """Number of batches that were read with a layout."""
         self._layouts: dict[bytes, _Layout] = {}  # by the bytes of the first record up to the end of its key
         self._beginnings: dict[int, int] = {}  # length of a batch -> how many bytes these are
         self._made = 0

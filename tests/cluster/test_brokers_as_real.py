@@ -135,7 +135,7 @@ async def test_a_broker_goes_and_comes(brokers: tuple[Pair, str]) -> None:
     pair, version = brokers
     old = version == "3.4"
     last = (2,) if old else ()
-    """Who is in the ISR when the last one has gone: nobody from 4.1 on (KIP-966)."""
+    """ISR after the last replica has stopped: empty from 4.1 on (KIP-966)."""
 
     def epoch(three: int, four: int) -> int:
         """3.4 begins a leader epoch for a smaller ISR, too."""

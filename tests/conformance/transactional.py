@@ -43,7 +43,7 @@ _NOW_PENDING = (Err.CONCURRENT_TRANSACTIONS, Err.COORDINATOR_NOT_AVAILABLE, Err.
 
 @dataclass
 class Producer:
-    """A producer id and epoch of a transactional id; `later`, `earlier` and `as_id` are others than it."""
+    """A producer id and epoch of a transactional id; `shifted` and `under` return others."""
 
     kafka: Kafka
     transactional_id: str

@@ -76,7 +76,7 @@ class Side:
         self.reader = Reader(scope, peer.ports, peer.version)
         self.answers: dict[int, bytes | None] = {}
         self.steps: list[Step] = []
-        """Those of the play."""
+        """Steps of the play."""
         self.starts: dict[int, int] = {}
         """Offsets partition -> where its log ended before the play."""
         self.share_fetched: set[tuple[str, bytes, int]] = set()

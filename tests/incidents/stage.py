@@ -78,7 +78,7 @@ class Member:
         self.partitions: list[int] = []
         self.closed = False
         self.assigned_ms: int | None = None
-        """When it had partitions for the first time."""
+        """Time at which it had partitions first."""
         self._done: list[str] = []
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.Task[None] | None = None

@@ -19,7 +19,7 @@ from tests.support.command import command
 
 SOMETIMES = CONSUMER.replace("{name: app,", "{name: app, count: 2,").replace("members: 1}", "members: 2}")
 SOMETIMES += "  - {happened: {group: billing, leader: app-1}, within: 1s}\n"
-"""It holds where the seed lets app-1 be up first."""
+"""The expectation holds for seeds that start app-1 first."""
 
 
 def cli(*words: str) -> subprocess.CompletedProcess[str]:

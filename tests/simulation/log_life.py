@@ -85,7 +85,7 @@ class Life:
         self.lossy = False
         """Whether the last death may have cost what was acknowledged."""
         self.asked = 0
-        """Where the log began before: what is there of older records, though it was deleted, may have holes."""
+        """Former start of the log: what is there of older records, though it was deleted, may have holes."""
         self.log: PartitionLog
 
     def open(self) -> None:

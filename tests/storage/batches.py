@@ -93,7 +93,7 @@ class FailingFiles(Files):
         self.calls: list[str] = []
         self.bytes_read = 0
         self.descriptors: set[int] = set()
-        """Those that are open."""
+        """Open file descriptors."""
 
     def open(self, path: Path, *, create: bool = False) -> int:
         fd = super().open(path, create=create)

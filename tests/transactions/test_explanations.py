@@ -292,7 +292,7 @@ async def test_the_reasons_of_other_refusals() -> None:
     async with cluster() as (kafka, producer):
         kafka.observe()
         assert await producer.init(10**9) is Err.INVALID_TRANSACTION_TIMEOUT
-        assert "transaction.timeout.ms of 1000000000 is not within 1 and transaction.max.timeout.ms" in words(kafka)
+        assert "transaction.timeout.ms of 1000000000 is not between 1 and transaction.max.timeout.ms" in words(kafka)
         assert await producer.init() is Err.NONE
         with kafka.log("__transaction_state").under_min_isr():
             assert await producer.add() is Err.COORDINATOR_NOT_AVAILABLE

@@ -115,7 +115,7 @@ class Answers:
         self._lives: dict[tuple[str, int], _CoordinatorTerm] = {}
         self._ids: dict[tuple[str, str], int] = {}
         self.members: dict[tuple[str, str], None] = {}
-        """Note that this was a member of the group, as read from the coordinator."""
+        """Groups with their members, as read from the coordinator."""
         self._asks: dict[tuple[str, str], SentRequest] = {}  # the last one of a member
         self._timeouts: dict[str, tuple[float, float, float]] = {}  # group -> s: sessions from .. to, longest rebalance
         self._history: dict[str, deque[SentRequest]] = {}
