@@ -8,8 +8,8 @@
 Rules:
 1. The test is run once for each seed, each time with a world of its own; other fixtures are set up once. The first seed that fails
    ends it.
-2. A failure is made small (``simulation.sweeps.seeds``) and its report has a section "Simulation": the line that runs it again, its faults,
-   what became of the groups.
+2. A failure is made small (``simulation.sweeps.seeds``) and its report has a section "Simulation": the line that runs it again, its
+   faults, what became of the groups.
 3. Python's hash seed is pinned: the session ends after the collection, before any test, and the process becomes a new one that has it
    pinned. That is done where a test with ``sim`` is to run, in a process that is pytest's own, and shows in nothing but its duration.
    Workers of pytest-xdist are started with it pinned. Where it can't be, the report says so.
