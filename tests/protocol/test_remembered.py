@@ -68,4 +68,4 @@ def test_what_has_another_size() -> None:
         assert described(-10, "a") == "-10 a"
         assert described(-11, "a") == "-11 a"
     assert calls == [(-10, "a"), (-11, "a"), (-11, "a")]
-    assert described.__doc__ == "Its words."
+    assert described.__doc__ == "Return the number and the word as one string."
