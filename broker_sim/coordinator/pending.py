@@ -17,7 +17,6 @@ GroupMetadataManager.scala.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -35,8 +34,8 @@ class PendingWrite(Generic[S]):
     awaited = True
     """Whether the write may time out."""
 
-    def __init__(self, token: int | None, last_offset: int = -1) -> None:
-        self.token, self.last_offset = token, last_offset
+    def __init__(self, token: int | None) -> None:
+        self.token, self.last_offset = token, -1
 
     @property
     def count(self) -> int:
@@ -178,7 +177,7 @@ class LogShard(Generic[W]):
         write.failed(self, Err.REQUEST_TIMED_OUT)
         write.token = None
 
-    def fail_pending(self, writes: Iterable[W]) -> None:
+    def fail_pending(self) -> None:
         """The shard is unloaded: its partition has another leader."""
-        for write in writes:
+        for write in self.writes.values():
             write.failed(self, Err.NOT_LEADER_OR_FOLLOWER)

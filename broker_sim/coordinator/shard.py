@@ -121,7 +121,7 @@ class Shard(ShardState):
     def stop(self) -> Outcome:
         """Unload the shard: deferred JoinGroups and SyncGroups and pending writes are answered NOT_COORDINATOR."""
         out = self.out = Outcome()
-        self.fail_pending(self.writes.values())
+        self.fail_pending()
         for group in self.groups.values():
             _KINDS[type(group)].unload(self, group)
         self.writes.clear()

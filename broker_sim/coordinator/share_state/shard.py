@@ -109,7 +109,7 @@ class ShareStateShard(LogShard[StateWrite]):
     def stop(self) -> Outcome:
         """Unload the shard: pending requests are answered NOT_COORDINATOR."""
         out = self.out = Outcome()
-        self.fail_pending(self.writes.values())
+        self.fail_pending()
         self.writes.clear()
         self.states, self.latest = {}, {}
         return out

@@ -64,7 +64,7 @@ class TransactionShard(TransactionState):
     def stop(self) -> Outcome:
         """Unload the shard: pending requests are answered NOT_COORDINATOR."""
         out = self.out = Outcome()
-        self.fail_pending(self.writes.values())
+        self.fail_pending()
         self.writes.clear()
         self.markers.clear()
         self.store = TransactionStore()
