@@ -180,6 +180,9 @@ def move(state: ClusterState, partition: Partition, node_id: int | None = None) 
     check_broker(state, node_id, alive=True)
     if partition.leader == node_id:
         raise UsageError(f"{partition.name} already has the leader {node_id}; elect() increments its epoch")
+    down = [node for node in partition.isr if not state.brokers[node].alive]  # without a leader the last one stayed
+    partition.isr = [node for node in partition.isr if node not in down]
+    partition.behind.update(dict.fromkeys(down, partition.high_watermark))
     if node_id not in partition.replicas:
         old = partition.leader if partition.leader in partition.replicas else partition.replicas[0]
         partition.replicas = [node_id if node == old else node for node in partition.replicas]

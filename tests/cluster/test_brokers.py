@@ -290,6 +290,23 @@ async def test_what_can_not_be(kafka: Cluster) -> None:
         kafka.elect(partition, other(partition.leader))
 
 
+@pytest.mark.parametrize("target", [1, 3], ids=["a replica", "no replica"])
+async def test_a_partition_that_moves_leaves_replicas_that_are_down_out_of_its_isr(target: int) -> None:
+    async with Cluster(brokers=3, as_version="3.4", config=SOON) as kafka:
+        topic = kafka.state.create_topic("pair", assignments={0: [1, 2]})
+        (partition,) = topic.partitions
+        await kafka.broker_down(1)
+        await kafka.broker_down(2)
+        assert (partition.leader, partition.isr) == (-1, [2]), "up to 4.0 the last one stays in the ISR"
+        if target == 1:
+            await kafka.broker_up(1)
+            assert partition.leader == -1, "it is not in sync"
+        kafka.move_leader(partition, target)
+        assert (partition.leader, partition.isr) == (target, [target])
+        await kafka.broker_up(2)
+        assert partition.isr == [target, 2]
+
+
 async def test_no_leader_lasts_whoever_comes_and_goes(kafka: Cluster) -> None:
     kafka.state.create_topic("pair", 1, replication_factor=2)
     log, alone = kafka.log("pair", 0), kafka.log(TOPIC, 0)
