@@ -197,7 +197,8 @@ class EpochMember(RawClient):
         self._revoke_at_s = 0.0
         self._fine_s = -1.0  # when the last request that was answered well was sent
         self._owes_s: float | None = None  # since when it may have been asked to revoke partitions
-        self._debt = -1, 0.0  # under which leader, and since when, it has known that it owes something
+        self._debt: tuple[int, frozenset[Unit], float] = -1, frozenset(), 0.0
+        # under which leader, what it owes, and since when it has known that
         self._lost: list[float] = []  # when requests were sent whose answers it lacks
         self.holdings.drop(self.member)
 
@@ -361,13 +362,14 @@ class EpochMember(RawClient):
 
     def _check_debt(self, sent_s: float) -> None:
         """Check that the member was fenced if its rebalance timeout has passed without a revocation. The timeout starts again at
-        each coordinator load, and does not count while the broker is stopped."""
-        leader_epoch = self.holdings.log.partition().leader_epoch
-        owes = bool(self._to_revoke()) and not self._lost
-        if not owes or self._debt[0] != leader_epoch or self._now_s() - sent_s > _SLACK_S / 3:
-            self._debt = leader_epoch, self._now_s()  # a request that was held up may have been handled just now
-        elif sent_s - self._debt[1] > REBALANCE_MS / 1000 + _SLACK_S:
-            what = f"{self.member} was asked to revoke partitions before {self._debt[1]:.3f} s, has not, and is fine"
+        each coordinator load, and when there is something else to revoke (GroupMetadataManager.maybeReconcile); it does not count while
+        the broker is stopped."""
+        leader_epoch, owed = self.holdings.log.partition().leader_epoch, self._to_revoke()
+        owes, since_s = bool(owed) and not self._lost, self._debt[2]
+        if not owes or self._debt[:2] != (leader_epoch, owed) or self._now_s() - sent_s > _SLACK_S / 3:
+            self._debt = leader_epoch, owed, self._now_s()  # a request that was held up may have been handled just now
+        elif sent_s - since_s > REBALANCE_MS / 1000 + _SLACK_S:
+            what = f"{self.member} was asked to revoke partitions before {since_s:.3f} s, has not, and is fine"
             self.holdings.fail("members that revoke nothing are removed", what)
 
     def _check_instance(self, sent_s: float) -> None:
