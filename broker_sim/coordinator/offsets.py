@@ -83,7 +83,7 @@ class CommitBatchWrite(Write):
         _publish(shard, self.commits, self.last_offset)
         self._answer(shard, NO_ERROR)
 
-    def refuse(self, shard: ShardState, error: Err) -> None:
+    def failed(self, shard: ShardState, error: Err) -> None:
         """Answer the requests with the error: the records were not appended, or not committed in time."""
         self._answer(shard, shard.settings.policy.commit_errors.get(error, error))
 
@@ -153,10 +153,8 @@ class EndTransactionWrite(Write):
         """Commit or drop the producer's pending offsets."""
         shard.store.end_transaction(self.producer_id, committed=self.committed)
 
-    def failed(self, shard: ShardState, error: Err) -> None:
-        """Apply the marker also after NOT_ENOUGH_REPLICAS_AFTER_APPEND, as it is in the log."""
-        if error is Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-            self.publish(shard)
+    def counts_in_log(self, shard: ShardState) -> bool:
+        return True
 
 
 class DeleteOffsetsWrite(Write):
@@ -179,7 +177,7 @@ def commit(shard: ShardState, token: int, client: Client, request: CommitOffsets
     ):  # all of it was refused for its metadata; yet it makes the group, which is seen with the next write
         if request.group_id not in shard.groups:
             shard.groups[request.group_id] = ClassicGroup(
-                request.group_id, state_ts_ms=-1, visible_at_high_watermark=shard.last_written + 2
+                request.group_id, state_ts_ms=-1, visible_at_high_watermark=shard.next_high_watermark
             )
         shard.answer(token, error)
         return
@@ -347,7 +345,7 @@ class TombstonesWrite(Write):
         """Restore the groups, if the coordinator waited for the tombstones."""
         if shard.settings.policy.tombstones_are_awaited:
             for group in self.groups:
-                shard.store.revert_deletion(group)
+                shard.store.revert(group, None)
 
 
 class DeferredDeletion(DeferredReply):
@@ -379,7 +377,7 @@ class DeferredFetch(DeferredReply):
 
     __slots__ = ()
 
-    def refuse(self, shard: ShardState, error: Err) -> None:
+    def failed(self, shard: ShardState, error: Err) -> None:
         """Answer with the error, mapped for OffsetFetch."""
         shard.reply(self.token, self.failure(error))
 

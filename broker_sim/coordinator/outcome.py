@@ -97,6 +97,21 @@ class AppendedElsewhere:
 
 
 @dataclass(slots=True)
+class Elected:
+    """The leader of the shard's partition was elected again, under this leader epoch."""
+
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class ProducerIdAllocated:
+    """The answer to an ``AllocateProducerId``: its event, to be applied now, with the producer id or the error."""
+
+    event: Request | TimerFired
+    producer_id: int | Err
+
+
+@dataclass(slots=True)
 class StateAnswered:
     """The share coordinators' answers to a ``PersisterRequest``, in the order of its commands."""
 
@@ -138,6 +153,8 @@ Event = (
     | Committed
     | CommitsLogged
     | AppendedElsewhere
+    | Elected
+    | ProducerIdAllocated
     | StateAnswered
     | TopicsChanged
     | GroupConfigured
@@ -295,8 +312,15 @@ class PersisterRequest:
 
 
 @dataclass(slots=True)
+class AllocateProducerId:
+    """A producer id is needed to apply ``event``, which had no effect but this; the answer is one ``ProducerIdAllocated``."""
+
+    event: Request | TimerFired
+
+
+@dataclass(slots=True)
 class Outcome:
-    """Effects of one event, in this order: timers, appends, replies, requests to the share coordinators.
+    """Effects of one event, in this order: timers, appends, replies, requests to others: the share coordinators, the controller.
 
     ``timers`` arm (a deadline in ms) or cancel (None) by key; arming a key again moves it. ``replies`` are (token, answer).
     """
@@ -304,7 +328,7 @@ class Outcome:
     replies: list[tuple[int, Any]]
     timers: list[tuple[TimerKey, int | None]]
     appends: list[Append]
-    persister_requests: Sequence[PersisterRequest]
+    requests: Sequence[PersisterRequest | AllocateProducerId]
 
     def __init__(self) -> None:
-        self.replies, self.timers, self.appends, self.persister_requests = [], [], [], ()
+        self.replies, self.timers, self.appends, self.requests = [], [], [], ()

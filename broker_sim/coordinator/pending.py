@@ -6,8 +6,11 @@ The life of a write:
 2. ``Appended`` gives it the offset of its last record, or fails it. If the record is committed already, the write is done at once;
    otherwise the timer ``("append", ticket)`` is armed.
 3. ``Committed``: all writes below the high watermark are done, in their order, or fail with NOT_ENOUGH_REPLICAS_AFTER_APPEND.
-4. The timer fails the write with REQUEST_TIMED_OUT. Its record may still be committed: a coordinator of Kafka's CoordinatorRuntime
-   applies it then (`PendingWrite.counts_late`), one that waits for a delayed produce gives it up until the next load of the log.
+4. The timer fails the write with REQUEST_TIMED_OUT.
+
+A write that fails is answered with the error, and what was changed ahead of the log is reverted. But the records of 3 and 4 are in the
+log, and those of 4 may still be committed. A coordinator of Kafka's CoordinatorRuntime applies what the log has, whatever became of the
+request (`PendingWrite.counts_in_log`); one that waits for a delayed produce gives the records up until the next load.
 
 A reply of a request that wrote nothing, and that must not overtake earlier writes, is a write without records (`LogShard.defer`).
 
@@ -47,12 +50,17 @@ class PendingWrite(Generic[S]):
         raise NotImplementedError
 
     def failed(self, shard: S, error: Err) -> None:
-        """Answer the request with ``error``, mapped for its client, and undo what was changed ahead of the log: with
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND and REQUEST_TIMED_OUT the records are in the log."""
+        """Answer the request with ``error``, mapped for its client."""
         raise NotImplementedError
 
-    def counts_late(self, shard: S) -> bool:
-        """Whether records that are committed after the timeout are applied."""
+    def publish(self, shard: S) -> None:
+        """Apply the records."""
+
+    def revert(self, shard: S) -> None:
+        """Undo what was changed ahead of the log."""
+
+    def counts_in_log(self, shard: S) -> bool:
+        """Whether records that are in the log are applied although the write has failed."""
         return False
 
 
@@ -87,6 +95,11 @@ class LogShard(Generic[W]):
     def is_behind(self) -> bool:
         """Whether records are appended, or about to be, that are not committed."""
         return self.last_written >= self.high_watermark or bool(self.out.appends)
+
+    @property
+    def next_high_watermark(self) -> int:
+        """The high watermark at which the next record is committed: from it on readers see what this step does ahead of its record."""
+        return self.last_written + 2
 
     # what a step does
 
@@ -137,7 +150,7 @@ class LogShard(Generic[W]):
         unplaced, self.unplaced = self.unplaced, []
         for ticket in (event.ticket, *event.more, *unplaced):
             if error is not NO_ERROR:
-                self.writes.pop(ticket).failed(self, error)
+                self.fail(ticket, error)
             elif last_offset < self.high_watermark:
                 self.writes.pop(ticket).done(self)
             else:
@@ -159,12 +172,16 @@ class LogShard(Generic[W]):
         self.high_watermark = max(self.high_watermark, high_watermark)
         for ticket, write in list(self.writes.items()):
             if 0 <= write.last_offset < self.high_watermark:
-                del self.writes[ticket]  # later ones are still pending while it is done
                 self.cancel(("append", ticket))
                 if error is NO_ERROR:
+                    del self.writes[ticket]  # later ones are still pending while it is done
                     write.done(self)
-                else:
+                elif write.counts_in_log(self):
+                    del self.writes[ticket]
+                    write.publish(self)
                     write.failed(self, error)
+                else:
+                    self.fail(ticket, error)
 
     def append_timed_out(self, key: TimerKey) -> None:
         """A write was not committed in time."""
@@ -172,12 +189,18 @@ class LogShard(Generic[W]):
         write = self.writes.get(ticket)
         if write is None:
             return
-        if not write.counts_late(self):
+        if not write.counts_in_log(self):
             del self.writes[ticket]
         write.failed(self, Err.REQUEST_TIMED_OUT)
         write.token = None
 
+    def fail(self, ticket: int, error: Err) -> None:
+        """A write's records are not in the log, or do not count."""
+        write = self.writes.pop(ticket)
+        write.failed(self, error)
+        write.revert(self)
+
     def fail_pending(self) -> None:
         """The shard is unloaded: its partition has another leader."""
-        for write in self.writes.values():
-            write.failed(self, Err.NOT_LEADER_OR_FOLLOWER)
+        for ticket in list(self.writes):
+            self.fail(ticket, Err.NOT_LEADER_OR_FOLLOWER)

@@ -124,17 +124,16 @@ class Shard(ShardState):
         self.fail_pending()
         for group in self.groups.values():
             _KINDS[type(group)].unload(self, group)
-        self.writes.clear()
         self.groups.clear()
         self.persister_callbacks.clear()
         self.store.pending_deletion.clear()
-        out.persister_requests = ()
+        out.requests = ()
         return out
 
     def _not_encoded(self, key: TimerKey) -> None:
         """A write with a record that could not be encoded; Kafka fails at the same place, after it has replayed the records."""
         assert isinstance(key[1], int)
-        self.writes.pop(key[1]).failed(self, Err.UNKNOWN_SERVER_ERROR)
+        self.fail(key[1], Err.UNKNOWN_SERVER_ERROR)
 
 
 class GroupKind(NamedTuple):

@@ -56,19 +56,10 @@ class Write(PendingWrite["ShardState"]):
     def count(self) -> int:
         return len(self.records)
 
-    def counts_late(self, shard: ShardState) -> bool:
+    def counts_in_log(self, shard: ShardState) -> bool:
         return shard.settings.policy.late_append_is_published
 
     def failed(self, shard: ShardState, error: Err) -> None:
-        """The append failed with ``error``, or timed out (REQUEST_TIMED_OUT: it may still be committed)."""
-        self.refuse(shard, error)
-        if error is not Err.REQUEST_TIMED_OUT:
-            self.revert(shard)
-
-    def revert(self, shard: ShardState) -> None:
-        """Undo working state that was changed ahead of the log."""
-
-    def refuse(self, shard: ShardState, error: Err) -> None:
         """Answer the request with the error, mapped for the client."""
         shard.reply(self.token, self.failure(shard.settings.policy.commit_errors.get(error, error)))
 
@@ -88,7 +79,7 @@ class DeferredReply(Write):
         super().__init__(token, [], answer)
         self.refusal = refusal
 
-    def counts_late(self, shard: ShardState) -> bool:
+    def counts_in_log(self, shard: ShardState) -> bool:
         return False
 
     def failure(self, error: Err) -> Any:
@@ -169,7 +160,7 @@ class ShardState(LogShard[Write]):
         """Send commands to the share coordinators; ``callback`` continues with their answers."""
         ticket = self.ticket()
         self.persister_callbacks[ticket] = callback
-        self.out.persister_requests = [*self.out.persister_requests, PersisterRequest(ticket, commands)]
+        self.out.requests = [*self.out.requests, PersisterRequest(ticket, commands)]
 
     @property
     def append_timeout_ms(self) -> int:
@@ -200,6 +191,6 @@ class ShardState(LogShard[Write]):
     def remove_group(self, group: Group) -> None:
         """Delete a group ahead of its tombstone. If the tombstone is awaited, readers of committed state still see the group."""
         if self.settings.policy.tombstones_are_awaited:
-            self.store.begin_deletion(group)
+            self.store.replace(group, None)
         else:
             self.store.discard(group)

@@ -115,30 +115,24 @@ class GroupStore:
                 del self.groups[group.group_id]
         self.ended_groups.clear()
 
-    def begin_deletion(self, group: Group) -> None:
-        """Begin to delete a group whose tombstone is pending: requests do not find it any more, readers of committed state do."""
-        del self.groups[group.group_id]
-        self.pending_deletion.setdefault(group.group_id, []).append(group)
-        group.version += 1
-
-    def revert_deletion(self, group: Group) -> None:
-        """Restore a group whose tombstone could not be appended."""
-        self._end_deletion(group)
-        self.groups.setdefault(group.group_id, group)
-
-    def begin_replacement(self, before: Group, made: Group) -> None:
-        """Replace ``before`` by ``made``, a group of another kind with its offsets; the records are pending. Records that are committed
-        before them still belong to ``before``."""
+    def replace(self, before: Group, made: Group | None) -> None:
+        """Replace ``before`` by ``made``, a group of another kind with its offsets, or delete it (None). The records are pending:
+        requests do not find ``before`` any more, readers of committed state do, and records that are committed before these are its
+        own."""
         if self.groups.get(before.group_id) is before:
-            self.begin_deletion(before)
-        self.groups[made.group_id] = made
+            del self.groups[before.group_id]
+            self.pending_deletion.setdefault(before.group_id, []).append(before)
+            before.version += 1
+        if made is not None:
+            self.groups[before.group_id] = made
 
-    def revert_replacement(self, before: Group, made: Group) -> None:
-        """Restore ``before``, as the records of the replacement could not be appended."""
+    def revert(self, before: Group, made: Group | None) -> None:
+        """Restore ``before``, as the records of `replace` could not be appended, unless a later group has the id."""
         self._end_deletion(before)
-        if self.groups.get(made.group_id, made) is made:
-            made.version += 1
-            self.groups[made.group_id] = before
+        if self.groups.get(before.group_id, made) is made:
+            self.groups[before.group_id] = before
+            if made is not None:
+                made.version += 1
         before.version += 1
 
     def _end_deletion(self, group: Group) -> None:

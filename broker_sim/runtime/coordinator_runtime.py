@@ -25,6 +25,7 @@ from typing import Any, Generic
 from broker_sim.common.slices import Job, Pace, ended
 from broker_sim.coordinator.outcome import (
     NO_CLIENT,
+    AllocateProducerId,
     Append,
     Appended,
     AppendedElsewhere,
@@ -356,8 +357,8 @@ class CoordinatorRuntime(Generic[S]):
             self._perform_appends(context, outcome.appends, now_ms)
         if outcome.replies:
             self._reply(outcome.replies)
-        for request in outcome.persister_requests:
-            self.ask_persister(context, request)
+        for request in outcome.requests:
+            self.ask_elsewhere(context, request)
 
     def _perform_appends(self, context: ShardContext[S], appends: list[Append], now_ms: int) -> None:
         buggify = self.state.buggify
@@ -385,8 +386,8 @@ class CoordinatorRuntime(Generic[S]):
                     self._flush(context)
                 self._append(context, [append], now_ms)
 
-    def ask_persister(self, context: ShardContext[S], request: PersisterRequest) -> None:
-        """Send a shard's request to coordinators of another kind."""
+    def ask_elsewhere(self, context: ShardContext[S], request: PersisterRequest | AllocateProducerId) -> None:
+        """Send a shard's request to coordinators of another kind, or to the controller."""
         raise NotImplementedError("this kind of coordinator asks no other")
 
     def _reply(self, replies: list[tuple[int, Any]]) -> None:

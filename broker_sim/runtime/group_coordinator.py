@@ -21,6 +21,7 @@ from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.loader import Loader
 from broker_sim.coordinator.outcome import (
     NO_PRODUCER,
+    AllocateProducerId,
     CommitOffsets,
     GroupConfigured,
     Offset,
@@ -179,8 +180,9 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
             )  # the transaction coordinator ends them
         return None if self.keepalive is None else self.keepalive.postponed_deadline(context.shard, key)
 
-    def ask_persister(self, context: GroupShardContext, request: PersisterRequest) -> None:
+    def ask_elsewhere(self, context: GroupShardContext, request: PersisterRequest | AllocateProducerId) -> None:
         """Send a share group's request to the share coordinators."""
+        assert isinstance(request, PersisterRequest)
         assert self._persister is not None, "share groups need share coordinators"
 
         def answered(answers: list[Result]) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker_sim.config.settings import BrokerConfig
-from broker_sim.coordinator.outcome import TimerKey
+from broker_sim.coordinator.outcome import AllocateProducerId, Elected, PersisterRequest, ProducerIdAllocated, TimerKey
 from broker_sim.coordinator.transaction.policy import TransactionSettings, policy_of
 from broker_sim.coordinator.transaction.shard import TransactionShard
 from broker_sim.coordinator.transaction.store import TransactionLoader
-from broker_sim.metadata.cluster_state import ClusterState, KafkaError
+from broker_sim.metadata.cluster_state import ClusterState, KafkaError, Partition
 from broker_sim.metadata.topics import TRANSACTION_TOPIC
 from broker_sim.runtime.coordinator_kind import CoordinatorKind
 from broker_sim.runtime.coordinator_runtime import CoordinatorRuntime
@@ -50,6 +50,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
                 load_error_disowns=True,
             ),
         )
+        state.on_election.append(self._elected)
 
     def observe(self, observer: TransactionObserver) -> None:
         """Report every step to ``observer`` from now on, and first the open transactions."""
@@ -74,17 +75,28 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         return None
 
     def _new_shard(self, index: int) -> TransactionShard:
-        return TransactionShard(index, self.settings, lambda: self._epoch(index), self._new_producer_id)
+        return TransactionShard(index, self.settings)
 
-    def _epoch(self, index: int) -> int:
-        partition = self.state.partition(TRANSACTION_TOPIC, index)
-        return 0 if partition is None else partition.leader_epoch
+    def _begin(self, context: ShardContext[TransactionShard], loaded: Any) -> None:
+        context.shard.leader_epoch = context.partition.leader_epoch
+        super()._begin(context, loaded)
 
-    def _new_producer_id(self) -> int | Err:
+    def _elected(self, partition: Partition, reason: str) -> None:
+        context = self._contexts.get(partition.index)
+        if context is not None and context.partition is partition and not context.loading:
+            self._step(context, Elected(partition.leader_epoch))
+
+    def ask_elsewhere(
+        self, context: ShardContext[TransactionShard], request: PersisterRequest | AllocateProducerId
+    ) -> None:
+        """Let the controller allocate a producer id for a shard."""
+        assert isinstance(request, AllocateProducerId)
+        allocated: int | Err
         try:
-            return self.state.next_producer_id()
+            allocated = self.state.next_producer_id()
         except KafkaError:
-            return Err.COORDINATOR_NOT_AVAILABLE  # the disk fails: clients ask again
+            allocated = Err.COORDINATOR_NOT_AVAILABLE  # the disk fails: clients ask again
+        self._step(context, ProducerIdAllocated(request.event, allocated))
 
 
 def settings_of(config: BrokerConfig) -> TransactionSettings:

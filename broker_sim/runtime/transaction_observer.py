@@ -19,7 +19,16 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.coordinator.outcome import Appended, AppendedElsewhere, Committed, Event, Outcome, Request, TimerFired
+from broker_sim.coordinator.outcome import (
+    Appended,
+    AppendedElsewhere,
+    Committed,
+    Event,
+    Outcome,
+    ProducerIdAllocated,
+    Request,
+    TimerFired,
+)
 from broker_sim.coordinator.transaction.commands import AddPartitions, EndTransaction, InitProducerId
 from broker_sim.coordinator.transaction.shard import TransactionShard
 from broker_sim.coordinator.transaction.state import TransactionWrite
@@ -247,6 +256,8 @@ class TransactionObserver:
         self.journal.write("timer", log=log, timer=kind, due_ms=now_ms, **fields)
 
     def _cause(self, event: Event) -> Cause:
+        if type(event) is ProducerIdAllocated:
+            event = event.event
         if type(event) is Request:
             number, api, client_id = self.requests.get(event.token, (0, "", ""))
             whose = {} if number or not client_id else {"client_id": client_id}

@@ -19,9 +19,9 @@ TIMEOUT_MS = 5000
 class Noted(PendingWrite["Shard"]):
     """A write of ``records`` records; the shard notes what becomes of it by its ``name``."""
 
-    def __init__(self, name: str, records: int = 1, *, counts_late: bool = False, awaited: bool = True) -> None:
+    def __init__(self, name: str, records: int = 1, *, counts_in_log: bool = False, awaited: bool = True) -> None:
         super().__init__(token=1)
-        self.name, self.records, self.late, self.awaited = name, records, counts_late, awaited
+        self.name, self.records, self.late, self.awaited = name, records, counts_in_log, awaited
 
     @property
     def count(self) -> int:
@@ -33,7 +33,7 @@ class Noted(PendingWrite["Shard"]):
     def failed(self, shard: Shard, error: Err) -> None:
         shard.notes.append(f"{self.name} {error.name}")
 
-    def counts_late(self, shard: Shard) -> bool:
+    def counts_in_log(self, shard: Shard) -> bool:
         return self.late
 
 
@@ -124,10 +124,10 @@ def test_a_reply_waits_for_the_append_of_its_step_or_for_the_one_before(shard: S
 
 
 @pytest.mark.parametrize(
-    ("counts_late", "later"), [(True, ["a REQUEST_TIMED_OUT", "a done at 0"]), (False, ["a REQUEST_TIMED_OUT"])]
+    ("counts_in_log", "later"), [(True, ["a REQUEST_TIMED_OUT", "a done at 0"]), (False, ["a REQUEST_TIMED_OUT"])]
 )
-def test_a_write_that_timed_out_counts_later_or_not(shard: Shard, counts_late: bool, later: list[str]) -> None:
-    ticket = shard.write(write := Noted("a", counts_late=counts_late))
+def test_a_write_that_timed_out_counts_in_logr_or_not(shard: Shard, counts_in_log: bool, later: list[str]) -> None:
+    ticket = shard.write(write := Noted("a", counts_in_log=counts_in_log))
     appended(shard, ticket, last_offset=0, high_watermark=0)
     shard.append_timed_out(("append", ticket))
     shard.append_timed_out(("append", 77))  # committed meanwhile

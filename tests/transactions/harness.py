@@ -7,12 +7,14 @@ from typing import Any
 
 from broker_sim.coordinator.outcome import NO_CLIENT as CLIENT
 from broker_sim.coordinator.outcome import (
+    AllocateProducerId,
     Append,
     Appended,
     AppendedElsewhere,
     Committed,
     Event,
     Outcome,
+    ProducerIdAllocated,
     Request,
     TimerFired,
     TimerKey,
@@ -53,11 +55,7 @@ class World:
         self.load()
 
     def _new_shard(self) -> TransactionShard:
-        def new_id() -> int | Err:
-            self.producer_ids += 1
-            return self.producer_ids
-
-        return TransactionShard(0, self.settings, lambda: self.coordinator_epoch, new_id)
+        return TransactionShard(0, self.settings, self.coordinator_epoch)
 
     # requests
 
@@ -130,6 +128,10 @@ class World:
             self.answers[token] = answer
         for told in later:
             told()
+        for request in out.requests:
+            assert isinstance(request, AllocateProducerId)
+            self.producer_ids += 1
+            self.step(ProducerIdAllocated(request.event, self.producer_ids))
 
     def _append(self, append: Append) -> None:
         error = self.refusing.get(None, Err.NONE)

@@ -55,7 +55,7 @@ def join(
         group_is_new = True
         if replaces is not None:
             group.adopt_offsets_of(replaces)
-            shard.store.begin_replacement(replaces, group)
+            shard.store.replace(replaces, group)
         shard.groups[request.group_id] = group
     elif not isinstance(group, ClassicGroup):
         shard.reply(token, join_error(client.api_version, Err.INCONSISTENT_GROUP_PROTOCOL, member_id))
@@ -83,7 +83,7 @@ def join(
     elif group.join_phase_failed and not had_failed:
         _answer_failed(shard, group, token)
     if group_is_new and shard.settings.policy.new_group_is_stored and not shard.out.appends:
-        group.visible_at_high_watermark = shard.last_written + 2  # behind its record
+        group.visible_at_high_watermark = shard.next_high_watermark
         shard.write(NewGroupWrite(group.group_id, shard, replaces))
     if error is None and shard.behind_writes and any(m.join_token == token for m in group.members.values()):
         shard.defer(DeferredJoin(group.group_id, token))
@@ -117,7 +117,7 @@ class NewGroupWrite(Write):
         super().__init__(None, [*before, GroupRecord(group_id, value)])
         self.group_id, self.replaces = group_id, replaces
 
-    def refuse(self, shard: ShardState, error: Err) -> None:
+    def failed(self, shard: ShardState, error: Err) -> None:
         """Answer the deferred requests of the group with the error, except after a timeout."""
         group = shard.classic(self.group_id)
         if group is None or error is Err.REQUEST_TIMED_OUT:
@@ -141,7 +141,7 @@ class NewGroupWrite(Write):
         shard.cancel(("sync", group.group_id))  # or it would fire for the next group of that name
         shard.store.discard(group)
         if self.replaces is not None:
-            shard.store.revert_replacement(self.replaces, group)
+            shard.store.revert(self.replaces, group)
 
 
 class DeferredJoin(DeferredMemberRequest):

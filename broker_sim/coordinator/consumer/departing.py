@@ -121,8 +121,8 @@ class DowngradeWrite(Write):
         before, made = self.groups
         if shard.groups.get(before.group_id) is not made:
             return
-        shard.store.revert_replacement(before, made)
-        rewind(shard, before, self)
+        shard.store.revert(before, made)
+        rewind(shard, before)
         shard.cancel(("rebalance", before.group_id))
         for member_id in before.latest.members:
             for key, timeout_ms in before.timers_of(member_id):

@@ -104,7 +104,7 @@ def _heartbeat(
     before = group.latest.current(member_id)
     subscriptions.check(request.subscribed_topic_regex)
     if changes.before is not None and shard.groups.get(group.group_id) is changes.before:
-        shard.store.begin_replacement(changes.before, group)
+        shard.store.replace(changes.before, group)
     shard.groups[group.group_id] = group
     known = group.latest.members.get(member_id, UNKNOWN_MEMBER)
     _put_member(shard, changes, client, request, member_id, expected)

@@ -232,8 +232,8 @@ def to_classic(
     made.protocol = made.vote(shard.settings.policy.votes_are_counted_in)
     made.fix_subscriptions()
     records.append(made.record())
-    made.visible_at_high_watermark = shard.last_written + 2  # behind its record
-    shard.store.begin_replacement(group, made)
+    made.visible_at_high_watermark = shard.next_high_watermark
+    shard.store.replace(group, made)
     for classic_member in made.members.values():
         restart_session(shard, made, classic_member)
     if rebalances:

@@ -54,15 +54,15 @@ def append(shard: ShardState, write: EpochWrite) -> None:
     if not group.stored.is_known and not any(
         isinstance(pending, EpochWrite) and pending.group is group for pending in shard.writes.values()
     ):
-        group.visible_at_high_watermark = max(group.visible_at_high_watermark, shard.last_written + 2)
+        group.visible_at_high_watermark = max(group.visible_at_high_watermark, shard.next_high_watermark)
     shard.write(write)
 
 
-def rewind(shard: ShardState, group: EpochGroup[Any], refused: Write) -> None:
-    """The group's ``latest`` as it would be had ``refused`` never been written."""
+def rewind(shard: ShardState, group: EpochGroup[Any]) -> None:
+    """Compute the group's ``latest`` again from the stored and the pending records."""
     latest = group.stored.copy()
     for write in shard.writes.values():
-        for record in write.records if write is not refused else ():
+        for record in write.records:
             if isinstance(record, EpochRecord) and record.group_id == group.group_id:
                 latest.replay(record)
     group.latest = latest
@@ -80,22 +80,13 @@ class EpochWrite(Write):
         super().__init__(token, changes.records, answer)
         self.group, self.before, self.refusal = changes.group, changes.before, refusal
 
-    def failed(self, shard: ShardState, error: Err) -> None:
-        """The append failed, or timed out. With NOT_ENOUGH_REPLICAS_AFTER_APPEND it was written: the error is returned and nothing is
-        undone."""
-        if error is Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-            self.publish(shard)
-            self.refuse(shard, error)
-        else:
-            super().failed(shard, error)
-
     def failure(self, error: Err) -> Any:
         return error if self.refusal is None else self.refusal(error)
 
     def revert(self, shard: ShardState) -> None:
         """Set the group's latest state to the stored one with the other pending records; a group that was never stored is removed."""
         group = self.group
-        rewind(shard, group, self)
+        rewind(shard, group)
         latest = group.latest
         for member_id in {
             str(getattr(record.key, "member_id", "")): None
@@ -109,4 +100,4 @@ class EpochWrite(Write):
         if self.before is None:
             shard.store.discard(group)
         else:
-            shard.store.revert_replacement(self.before, group)
+            shard.store.revert(self.before, group)

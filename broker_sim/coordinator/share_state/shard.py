@@ -73,17 +73,21 @@ class StateWrite(PendingWrite["ShareStateShard"]):
         self.command, self.record, self.answer = command, record, answer
 
     def done(self, shard: ShareStateShard) -> None:
-        shard.publish(self.record)
+        self.publish(shard)
         shard.reply(self.token, self.answer)
 
-    def failed(self, shard: ShareStateShard, error: Err) -> None:
-        if error is Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+    def publish(self, shard: ShareStateShard) -> None:
+        if self.record is not None:
             shard.publish(self.record)
-        elif error is not Err.REQUEST_TIMED_OUT and self.record is not None:
-            shard.settle(self.record.key)
+
+    def failed(self, shard: ShareStateShard, error: Err) -> None:
         shard.reply(self.token, commands.failed(self.command, JAVA.commit_errors.get(error, error)))
 
-    def counts_late(self, shard: ShareStateShard) -> bool:
+    def revert(self, shard: ShareStateShard) -> None:
+        if self.record is not None:
+            shard.rewind(self.record.key)
+
+    def counts_in_log(self, shard: ShareStateShard) -> bool:
         return self.record is not None
 
 
@@ -110,7 +114,6 @@ class ShareStateShard(LogShard[StateWrite]):
         """Unload the shard: pending requests are answered NOT_COORDINATOR."""
         out = self.out = Outcome()
         self.fail_pending()
-        self.writes.clear()
         self.states, self.latest = {}, {}
         return out
 
@@ -289,14 +292,12 @@ class ShareStateShard(LogShard[StateWrite]):
         else:
             self.reply(token, answer)
 
-    def publish(self, record: ShareRecord | None) -> None:
+    def publish(self, record: ShareRecord) -> None:
         """Apply a committed record: if it was the only one of its share partition, the latest state is the committed one."""
-        if record is None:
-            return
         key = record.key
         if self.writes or key not in self.latest:
             replay(self.states, record)
-            self.settle(key)
+            self.rewind(key)
             return
         state = self.latest.pop(key)
         if state is None:
@@ -304,8 +305,8 @@ class ShareStateShard(LogShard[StateWrite]):
         else:
             self.states[key] = state
 
-    def settle(self, key: ShareKey) -> None:
-        """Update the latest state of a share partition after one of its records was committed or has failed."""
+    def rewind(self, key: ShareKey) -> None:
+        """Compute the latest state of a share partition again from the committed one and the pending records."""
         state, any_pending = self.states.get(key), False
         for write in self.writes.values():
             if write.record is not None and write.record.key == key:

@@ -111,7 +111,7 @@ def _heartbeat(shard: ShardState, token: int, client: Client, body: StreamsHeart
     _check_endpoints(group, request, configured, is_known=is_known)
     was_empty, status = not group.latest.members, list(_stale(group, request))
     if changes.before is not None and shard.groups.get(group.group_id) is changes.before:
-        shard.store.begin_replacement(changes.before, group)
+        shard.store.replace(changes.before, group)
     shard.groups[group.group_id] = group
     if replaced is not None:
         departing.take_over(shard, changes, replaced, member_id)

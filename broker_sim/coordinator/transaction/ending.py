@@ -6,14 +6,12 @@ Source: TransactionCoordinator.endTransaction, TransactionMarkerChannelManager.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 from broker_sim.coordinator.outcome import Append, BatchProducer, TimerKey
 from broker_sim.coordinator.transaction.commands import EndTransaction, Granted
 from broker_sim.coordinator.transaction.policy import ENDED_ELSEWHERE
-from broker_sim.coordinator.transaction.state import TransactionState
+from broker_sim.coordinator.transaction.state import TransactionState, TransactionWrite
 from broker_sim.coordinator.transaction.transaction import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -55,14 +53,7 @@ def end_transaction(shard: TransactionState, token: int, body: EndTransaction) -
         retried = Granted(NO_ERROR, stored.producer_id, transaction.epoch)
         shard.reply(token, retried if verdict is NO_ERROR else Granted(verdict))
         return
-    _decide(
-        shard,
-        transaction,
-        verdict,
-        body.client_version,
-        begins_now=transaction.stored.state is not ONGOING,
-        answer=partial(shard.reply, token),
-    )
+    _decide(shard, token, transaction, verdict, body.client_version)
 
 
 def _end_state(transaction: Transaction, body: EndTransaction) -> State | Err:
@@ -120,22 +111,14 @@ _ENDS = _ends()
 # --- the decision -----------------------------------------------------------------------------------------------------
 
 
-def _decide(
-    shard: TransactionState,
-    transaction: Transaction,
-    state: State,
-    client_version: int,
-    *,
-    begins_now: bool = False,
-    answer: Callable[[Granted], None],
-) -> None:
-    """Write PrepareCommit or PrepareAbort, then `send_markers`. ``begins_now``: there was no transaction to end."""
+def _decide(shard: TransactionState, token: int, transaction: Transaction, state: State, client_version: int) -> None:
+    """Write PrepareCommit or PrepareAbort, also if there was no transaction to end."""
     stored, epoch, last_epoch, next_id = transaction.stored, transaction.epoch, transaction.last_epoch, NO_PRODUCER_ID
     if client_version >= _BUMPS:
         if transaction.is_exhausted:
             fresh = shard.new_producer_id()
             if isinstance(fresh, Err):
-                answer(Granted(fresh))
+                shard.reply(token, Granted(fresh))
                 return
             next_id = fresh
         epoch, last_epoch = epoch + 1, epoch
@@ -146,30 +129,34 @@ def _decide(
         state,
         stored.partitions,
         updated_ms=shard.now_ms,
-        started_ms=shard.now_ms if begins_now else stored.started_ms,
+        started_ms=stored.started_ms if stored.state is ONGOING else shard.now_ms,
         client_version=client_version,
         previous_producer_id=stored.producer_id,
         next_producer_id=next_id,
     )
-
-    def done() -> None:
-        shard.cancel(("timeout", transaction.transactional_id))
-        after = send_markers(shard, transaction)
-        answer(Granted(NO_ERROR, after.producer_id, after.epoch))
-
-    shard.transit(transaction, to, last_epoch=last_epoch, done=done, failed=lambda error: answer(Granted(error)))
+    shard.write(DecisionWrite(transaction, to, token, last_epoch=last_epoch))
 
 
-def fence(shard: TransactionState, transaction: Transaction, on_done: Callable[[Err], None]) -> None:
-    """Abort an open transaction whose producer is fenced with the next epoch. ``on_done(error)`` is called when that is committed
-    (NONE) or has failed."""
+class DecisionWrite(TransactionWrite):
+    """PrepareCommit or PrepareAbort of an EndTxn, which is answered with what the transaction will end in. The markers follow."""
+
+    __slots__ = ()
+
+    def committed(self, shard: TransactionState) -> None:
+        shard.cancel(("timeout", self.transaction.transactional_id))
+        after = send_markers(shard, self.transaction)
+        shard.reply(self.token, Granted(NO_ERROR, after.producer_id, after.epoch))
+
+
+def fence(shard: TransactionState, transaction: Transaction, token: int | None) -> None:
+    """Abort an open transaction whose producer is fenced with the next epoch: for an InitProducerId, or (None) after a timeout."""
     stored = transaction.stored
     policy = shard.settings.policy
     flow, next_id = policy.own_flow, NO_PRODUCER_ID
     if policy.fence_brings_another_id and transaction.is_exhausted:
         fresh = shard.new_producer_id()
         if isinstance(fresh, Err):
-            on_done(fresh)
+            _not_fenced(shard, transaction, token, fresh)
             return
         next_id = fresh
     epoch = transaction.epoch + 1 if transaction.fenced_epoch is None else transaction.epoch
@@ -182,18 +169,29 @@ def fence(shard: TransactionState, transaction: Transaction, on_done: Callable[[
         previous_producer_id=stored.producer_id,
         next_producer_id=next_id,
     )
+    shard.write(FenceWrite(transaction, to, token, last_epoch=stored.epoch if flow >= _BUMPS else NO_EPOCH))
 
-    def done() -> None:
-        shard.cancel(("timeout", transaction.transactional_id))
-        on_done(NO_ERROR)
-        send_markers(shard, transaction)
 
-    def failed(error: Err) -> None:
-        transaction.fenced_epoch = epoch
-        on_done(error)
+class FenceWrite(TransactionWrite):
+    """PrepareAbort of a transaction whose producer is fenced. The InitProducerId that fences it is to be repeated."""
 
-    last_epoch = stored.epoch if flow >= _BUMPS else NO_EPOCH
-    shard.transit(transaction, to, last_epoch=last_epoch, done=done, failed=failed)
+    __slots__ = ()
+
+    def committed(self, shard: TransactionState) -> None:
+        shard.cancel(("timeout", self.transaction.transactional_id))
+        shard.reply(self.token, Granted(Err.CONCURRENT_TRANSACTIONS))
+        send_markers(shard, self.transaction)
+
+    def refused(self, shard: TransactionState, error: Err) -> None:
+        self.transaction.fenced_epoch = self.to.epoch
+        _not_fenced(shard, self.transaction, self.token, error)
+
+
+def _not_fenced(shard: TransactionState, transaction: Transaction, token: int | None, error: Err) -> None:
+    if token is None:
+        arm_timeout(shard, transaction)
+    else:
+        shard.reply(token, Granted(error))
 
 
 # --- the markers ------------------------------------------------------------------------------------------------------
@@ -223,7 +221,7 @@ def _mark(shard: TransactionState, transaction: Transaction) -> None:
     """Append the markers that are neither written nor pending."""
     stored = transaction.stored
     kind = ControlType.COMMIT if stored.state is PREPARE_COMMIT else ControlType.ABORT
-    epoch = shard.epoch()
+    epoch = shard.leader_epoch
     record, marker = control_record(kind, epoch), EndMarker(kind is ControlType.COMMIT, epoch)
     producer = BatchProducer(stored.producer_id, stored.epoch, marker)
     for at, under_way in transaction.unmarked.items():
@@ -251,14 +249,19 @@ def marked(shard: TransactionState, ticket: int, error: Err) -> None:
 
 def _complete(shard: TransactionState, transaction: Transaction) -> None:
     """All markers are written: append the completion (TransactionMarkerChannelManager's TxnLogAppend)."""
-    to = transaction.pending
-    assert to is not None
+    assert transaction.pending is not None
+    shard.write(CompletionWrite(transaction, transaction.pending, last_epoch=transaction.last_epoch))
 
-    def failed(_: Err) -> None:
-        transaction.pending = to
-        _later(shard, transaction)
 
-    shard.transit(transaction, to, last_epoch=transaction.last_epoch, done=lambda: None, failed=failed, awaited=False)
+class CompletionWrite(TransactionWrite):
+    """CompleteCommit or CompleteAbort. It is repeated until it is in the log."""
+
+    __slots__ = ()
+    awaited = False
+
+    def refused(self, shard: TransactionState, error: Err) -> None:
+        self.transaction.pending = self.to
+        _later(shard, self.transaction)
 
 
 def _later(shard: TransactionState, transaction: Transaction) -> None:
@@ -316,9 +319,4 @@ def timed_out(shard: TransactionState, key: TimerKey) -> None:
     if transaction.pending is not None or stored.started_ms + stored.timeout_ms >= shard.now_ms:
         arm_timeout(shard, transaction)  # the next look decides
         return
-
-    def on_fenced(error: Err) -> None:
-        if error is not NO_ERROR:
-            arm_timeout(shard, transaction)
-
-    fence(shard, transaction, on_fenced)
+    fence(shard, transaction, None)

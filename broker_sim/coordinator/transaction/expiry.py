@@ -9,7 +9,6 @@ from broker_sim.coordinator.outcome import TimerKey
 from broker_sim.coordinator.transaction.records import TransactionRecord
 from broker_sim.coordinator.transaction.state import TransactionState, TransactionWrite
 from broker_sim.coordinator.transaction.transaction import CLOSED, State, Stored, Transaction
-from kafka_wire.errors import Err
 
 
 def arm(shard: TransactionState) -> None:
@@ -23,18 +22,17 @@ def expire(shard: TransactionState, key: TimerKey) -> None:
         stored = transaction.stored
         idle_ms = shard.now_ms - stored.updated_ms
         if stored.state in CLOSED and transaction.pending is None and idle_ms >= shard.settings.id_expiration_ms:
-            _append_tombstone(shard, transaction)
+            shard.write(TombstoneWrite(transaction))
     arm(shard)
 
 
-def _append_tombstone(shard: TransactionState, transaction: Transaction) -> None:
-    def kept(_: Err) -> None:
-        transaction.pending = None  # the next look tries again
+class TombstoneWrite(TransactionWrite):
+    """The tombstone of a transactional id. If it fails the next check tries again."""
 
-    transaction.pending = _dead(transaction.stored)
-    record = TransactionRecord(transaction.transactional_id, None)
-    shard.write(TransactionWrite(record, lambda: None, kept, awaited=False))
+    __slots__ = ()
+    awaited = False
 
-
-def _dead(stored: Stored) -> Stored:
-    return Stored(stored.producer_id, stored.epoch, stored.timeout_ms, State.DEAD)
+    def __init__(self, transaction: Transaction) -> None:
+        stored = transaction.stored
+        super().__init__(transaction, Stored(stored.producer_id, stored.epoch, stored.timeout_ms, State.DEAD))
+        self.record = TransactionRecord(transaction.transactional_id, None)

@@ -5,11 +5,9 @@ Source: TransactionCoordinator.prepareInitProducerIdTransit and handleAddPartiti
 
 from __future__ import annotations
 
-from functools import partial
-
 from broker_sim.coordinator.transaction import ending
 from broker_sim.coordinator.transaction.commands import AddPartitions, Granted, InitProducerId
-from broker_sim.coordinator.transaction.state import TransactionState
+from broker_sim.coordinator.transaction.state import TransactionState, TransactionWrite
 from broker_sim.coordinator.transaction.transaction import (
     CLOSED,
     DECIDED,
@@ -21,9 +19,6 @@ from broker_sim.coordinator.transaction.transaction import (
     Transaction,
 )
 from kafka_wire.errors import NO_ERROR, Err
-
-_OPEN = Err.CONCURRENT_TRANSACTIONS
-"""The answer to other requests while a transaction is open, or a transition is pending."""
 
 
 def init_producer_id(shard: TransactionState, token: int, body: InitProducerId) -> None:
@@ -48,9 +43,7 @@ def init_producer_id(shard: TransactionState, token: int, body: InitProducerId) 
     elif not _is_known(transaction, body.expected):
         shard.reply(token, Granted(Err.PRODUCER_FENCED))
     elif transaction.stored.state is ONGOING:
-        ending.fence(
-            shard, transaction, lambda error: shard.reply(token, Granted(_OPEN if error is NO_ERROR else error))
-        )
+        ending.fence(shard, transaction, token)
     else:
         _next_epoch(shard, token, transaction, body)
 
@@ -109,13 +102,16 @@ def _next_epoch(shard: TransactionState, token: int, transaction: Transaction, b
         client_version=stored.client_version,
         previous_producer_id=stored.producer_id,
     )
-    shard.transit(
-        transaction,
-        to,
-        last_epoch=last_epoch,
-        done=partial(shard.reply, token, Granted(NO_ERROR, producer_id, epoch)),
-        failed=lambda error: shard.reply(token, Granted(error)),
-    )
+    shard.write(ProducerWrite(transaction, to, token, last_epoch=last_epoch))
+
+
+class ProducerWrite(TransactionWrite):
+    """The next epoch of a producer, or its first."""
+
+    __slots__ = ()
+
+    def committed(self, shard: TransactionState) -> None:
+        shard.reply(self.token, Granted(NO_ERROR, self.to.producer_id, self.to.epoch))
 
 
 def add_partitions(shard: TransactionState, token: int, body: AddPartitions) -> None:
@@ -146,19 +142,25 @@ def add_partitions(shard: TransactionState, token: int, body: AddPartitions) -> 
         client_version=body.client_version,
         previous_producer_id=stored.producer_id,
     )
+    shard.write(PartitionsWrite(transaction, to, token, body, begins=begins))
 
-    def done() -> None:
-        if begins:
-            ending.arm_timeout(shard, transaction)
-        shard.reply(token, _all(body, NO_ERROR))
 
-    shard.transit(
-        transaction,
-        to,
-        last_epoch=transaction.last_epoch,
-        done=done,
-        failed=lambda error: shard.reply(token, _all(body, error)),
-    )
+class PartitionsWrite(TransactionWrite):
+    """The partitions of a transaction, which ``begins`` with them or has more of them."""
+
+    __slots__ = ("begins", "body")
+
+    def __init__(self, transaction: Transaction, to: Stored, token: int, body: AddPartitions, *, begins: bool) -> None:
+        super().__init__(transaction, to, token, last_epoch=transaction.last_epoch)
+        self.body, self.begins = body, begins
+
+    def committed(self, shard: TransactionState) -> None:
+        if self.begins:
+            ending.arm_timeout(shard, self.transaction)
+        shard.reply(self.token, _all(self.body, NO_ERROR))
+
+    def refused(self, shard: TransactionState, error: Err) -> None:
+        shard.reply(self.token, _all(self.body, error))
 
 
 def _refusal(shard: TransactionState, transaction: Transaction | None, body: AddPartitions) -> Err:

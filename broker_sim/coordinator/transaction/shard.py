@@ -8,6 +8,7 @@ Rules, in addition to those of ``coordinator.outcome``:
    partition, with retries, and then the completion is appended to the log. A load continues from the log.
 3. An append that times out is given up, and its client may retry; if it is committed nevertheless it only counts at the next load
    (TransactionStateManager). Appends that no request waits for are never given up.
+4. An event that takes a producer id has no effect but asking for one (``AllocateProducerId``), and is applied when it comes.
 """
 
 from __future__ import annotations
@@ -15,18 +16,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker_sim.coordinator.outcome import (
+    AllocateProducerId,
     Appended,
     AppendedElsewhere,
     Committed,
+    Elected,
     Event,
     Outcome,
+    ProducerIdAllocated,
     Request,
     TimerFired,
     TimerKey,
 )
 from broker_sim.coordinator.transaction import ending, expiry, opening
 from broker_sim.coordinator.transaction.commands import AddPartitions, EndTransaction, InitProducerId
-from broker_sim.coordinator.transaction.state import TransactionState
+from broker_sim.coordinator.transaction.state import NeedsProducerId, TransactionState
 from broker_sim.coordinator.transaction.store import TransactionStore
 
 
@@ -38,18 +42,30 @@ class TransactionShard(TransactionState):
     def step(self, event: Event, now_ms: int) -> Outcome:
         """Apply one event. Returns timers, appends and replies."""
         self.now_ms = now_ms
-        out = self.out = Outcome()
+        self.out = Outcome()
+        if type(event) is ProducerIdAllocated:
+            self.allocated, event = event.producer_id, event.event
+        try:
+            self._apply(event)
+        except NeedsProducerId:
+            assert isinstance(event, (Request, TimerFired))
+            self.out.requests = (AllocateProducerId(event),)
+        self.allocated = None
+        return self.out
+
+    def _apply(self, event: Event) -> None:
         if type(event) is Request:
             _REQUESTS[type(event.body)](self, event.token, event.body)
+        elif type(event) is TimerFired:
+            _TIMERS[event.key[0]](self, event.key)
         elif type(event) is Appended:
             self.appended(event)
         elif type(event) is Committed:
             self.committed(event.high_watermark, event.error)
         elif type(event) is AppendedElsewhere:
             ending.marked(self, event.ticket, event.error)
-        elif type(event) is TimerFired:
-            _TIMERS[event.key[0]](self, event.key)
-        return out
+        elif type(event) is Elected:
+            self.leader_epoch = event.leader_epoch
 
     def start(self, store: TransactionStore, now_ms: int) -> Outcome:
         """Start from the loaded log: open transactions get their timeouts, decided ones are completed."""
@@ -65,7 +81,6 @@ class TransactionShard(TransactionState):
         """Unload the shard: pending requests are answered NOT_COORDINATOR."""
         out = self.out = Outcome()
         self.fail_pending()
-        self.writes.clear()
         self.markers.clear()
         self.store = TransactionStore()
         out.timers.clear()  # all of them end with it

@@ -16,7 +16,7 @@ from typing import Any
 __all__ = ["CanonicalNames", "canonical"]
 
 _LEFT_OUT = frozenset(
-    {"settings", "policy", "new_id", "new_producer_id", "out", "now_ms", "began_ms", "next_ticket", "version", "group_configs"}
+    {"settings", "policy", "new_id", "leader_epoch", "out", "now_ms", "began_ms", "next_ticket", "version", "group_configs"}
 )  # fmt: skip
 """Fields that are the same in all states of a world, or only count."""
 

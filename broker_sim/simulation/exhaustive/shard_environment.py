@@ -12,12 +12,14 @@ from collections.abc import Hashable
 from typing import Any, Generic, Protocol, TypeVar
 
 from broker_sim.coordinator.outcome import (
+    AllocateProducerId,
     Append,
     Appended,
     Client,
     Committed,
     Event,
     Outcome,
+    PersisterRequest,
     Request,
     TimerFired,
     TimerKey,
@@ -84,6 +86,10 @@ class ShardEnvironment(ABC, Generic[S]):
         """A shard appends to a partition that is not its own."""
         raise NotImplementedError(f"an append to {append.to}")
 
+    def ask_elsewhere(self, request: PersisterRequest | AllocateProducerId) -> None:
+        """A shard asks another component."""
+        raise NotImplementedError(f"{request}")
+
     def new_id(self) -> str:
         """The random part of an id; never one that was there before."""
         made = f"{next(self._numbers):04d}"
@@ -123,6 +129,8 @@ class ShardEnvironment(ABC, Generic[S]):
                 raise Broken("a request is answered once", f"request {token} is answered again: {answer}")
             self._answered.add(token)
             self.answers[token] = answer
+        for request in outcome.requests:
+            self.ask_elsewhere(request)
 
     def append(self, append: Append) -> None:
         """The log takes it, or refuses it, and says so."""

@@ -15,7 +15,15 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from broker_sim.coordinator.outcome import Append, AppendedElsewhere, Outcome, TimerKey
+from broker_sim.coordinator.outcome import (
+    AllocateProducerId,
+    Append,
+    AppendedElsewhere,
+    Outcome,
+    PersisterRequest,
+    ProducerIdAllocated,
+    TimerKey,
+)
 from broker_sim.coordinator.transaction.commands import AddPartitions, EndTransaction, Granted, InitProducerId
 from broker_sim.coordinator.transaction.policy import TransactionSettings
 from broker_sim.coordinator.transaction.records import TransactionRecord, decode
@@ -80,11 +88,12 @@ class _TransactionGround(ShardEnvironment[TransactionShard]):
         super().__init__()
 
     def made(self) -> TransactionShard:
-        def new_producer_id() -> int | Err:
-            self.next_id += 1
-            return self.next_id
+        return TransactionShard(0, self.settings, self.coordinator_epoch)
 
-        return TransactionShard(0, self.settings, lambda: self.coordinator_epoch, new_producer_id)
+    def ask_elsewhere(self, request: PersisterRequest | AllocateProducerId) -> None:
+        assert isinstance(request, AllocateProducerId)
+        self.next_id += 1
+        self.step(ProducerIdAllocated(request.event, self.next_id))
 
     def begun(self, shard: TransactionShard) -> Outcome:
         loader = TransactionLoader()

@@ -64,7 +64,7 @@ class Shared(Core):
 
     def perform(self, outcome: Outcome) -> None:
         super().perform(outcome)
-        for ask in outcome.persister_requests:
+        for ask in outcome.requests:
             self.asked += ask.commands
             self.log_error = Err.NOT_ENOUGH_REPLICAS if self.log_refuses_results else self.log_error
             self.step(StateAnswered(ask.ticket, [Result(self.fail) for _ in ask.commands]))
