@@ -8,39 +8,32 @@ commits visible. So a shard that skips commits equals one that replays them all 
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import TYPE_CHECKING
 
 from broker_sim.common.slices import at_once
+from broker_sim.coordinator.kinds import readable_types
+from broker_sim.coordinator.outcome import Outcome
 from broker_sim.coordinator.policy import Settings
-from broker_sim.coordinator.records import (
-    CONSUMER_RECORDS,
-    SHARE_RECORDS,
-    STREAMS_RECORDS,
-    OffsetRecord,
-    Record,
-    decode,
-)
+from broker_sim.coordinator.records import OffsetRecord, Record, decode
 from broker_sim.coordinator.shard_loader import ShardLoader
 from broker_sim.coordinator.store import GroupStore
 from kafka_wire.offsets_log import offset_commit_key
+
+if TYPE_CHECKING:
+    from broker_sim.coordinator.shard import Shard
 
 _VALUE_VERSIONS = 5, 4
 """Number of versions of an offset commit's value that can be read, with KIP-915 and before it."""
 
 
-class Loader(ShardLoader):
+class Loader(ShardLoader["Shard"]):
     """Loader of a partition of ``__consumer_offsets``. Records of epoch-based groups are read by 4.x alone; before KIP-915 kinds that
     are not read, and flexible values, end the load with a DecodeError."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
-        policy = settings.policy
         self._later = settings.reads_later_records
-        kinds = {
-            CONSUMER_RECORDS: policy.has_epoch_groups,
-            SHARE_RECORDS: policy.has_share_records,
-            STREAMS_RECORDS: policy.has_streams_records,
-        }
-        self._epochs = frozenset[int]().union(*(types for types, are_read in kinds.items() if are_read))
+        self._epochs = readable_types(settings.policy)
         self.store = GroupStore(settings.policy)
         self.latest: dict[bytes, bytes | None] = {}
         self.versions = range(_VALUE_VERSIONS[0] if self._later else _VALUE_VERSIONS[1])
@@ -77,9 +70,13 @@ class Loader(ShardLoader):
             yield from self._settling(next(iter(self._keys)))
 
     def finish(self) -> GroupStore:
+        """The groups, after the last record."""
         at_once(self.settling())
         self.store.resume()
         return self.store
+
+    def start(self, shard: Shard, now_ms: int) -> Outcome:
+        return shard.start(self.finish(), now_ms)
 
     def found(self) -> str:
         return f"{len(self.store.groups)} groups"

@@ -319,7 +319,7 @@ def delete_offsets(shard: ShardState, token: int, client: Client, request: Delet
 def delete_group(shard: ShardState, token: int, client: Client, request: DeleteGroup) -> None:
     """DeleteGroups for one group: deletes an empty group with all its offsets."""
     group = shard.groups.get(request.group_id)
-    if shard.settings.policy.deletion_begins_when_committed and shard.behind_writes:
+    if shard.settings.policy.deletion_begins_when_committed and shard.answers_wait:
         shard.defer(DeferredDeletion(token, client, request))
     elif group is None or group.is_dead:
         shard.reply(token, Err.GROUP_ID_NOT_FOUND)
@@ -366,7 +366,7 @@ class DeferredDeletion(DeferredReply):
 def stable_fetch(shard: ShardState, token: int, client: Client, request: StableFetch) -> None:
     """OffsetFetch with require_stable: answered after the pending writes."""
     errors = shard.settings.policy.stable_fetch_errors
-    if shard.behind_writes:
+    if shard.answers_wait:
         shard.defer(DeferredFetch(token, NO_ERROR, lambda error: errors.get(error, error)))
     else:
         shard.reply(token, NO_ERROR)

@@ -77,11 +77,6 @@ class EpochRecord:
 
 Record = OffsetRecord | GroupRecord | EpochRecord
 
-CONSUMER_RECORDS = frozenset({3, 4, 5, 6, 7, 8, 16})
-SHARE_RECORDS = frozenset({10, 11, 12, 13, 14, 15})
-STREAMS_RECORDS = frozenset({17, 19, 20, 21, 22, 23})
-"""The types of records of epoch-based groups that there are (`kafka_wire.offsets_log` has their names)."""
-
 
 def encode(record: Record, commit_value_version: int) -> tuple[bytes, bytes | None]:
     """Key and value as Kafka writes them; a commit with its own expiry needs value version 1."""

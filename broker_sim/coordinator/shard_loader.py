@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Container, Generator
-from typing import Any
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from broker_sim.coordinator.outcome import Outcome
+
+S = TypeVar("S")
 
 
 class OtherRecord(Exception):
     """A record of a kind that is not read; the argument is its kind by Kafka's name."""
 
 
-class ShardLoader(ABC):
-    """Feed it every record of a log in order, then take what ``finish`` returns. ``records`` counts them, ``skipped_kinds`` those of
+class ShardLoader(ABC, Generic[S]):
+    """Feed it every record of a log in order, then let it ``start`` the shard. ``records`` counts them, ``skipped_kinds`` those of
     kinds that are passed over.
 
     A record whose key is in ``latest`` and whose value begins with one of ``versions`` (int16) need not be added: its value may be put
@@ -39,16 +44,16 @@ class ShardLoader(ABC):
     def read(self, log_offset: int, key: bytes | None, value: bytes | None, producer_id: int) -> None:
         """Apply a record. Raises OtherRecord for one that is passed over, DecodeError."""
 
-    def end_transaction(self, producer_id: int, *, committed: bool) -> None:  # noqa: B027
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """A control record; nothing to a log that is in no transaction."""
 
     def settling(self) -> Generator[None, None, None]:
-        """Apply the commits that are left in ``latest``; yields after each. `finish` does it without pieces."""
+        """Apply the commits that are left in ``latest``; yields after each. `start` does it without pieces."""
         yield from ()
 
     @abstractmethod
-    def finish(self) -> Any:
-        """The log has been read to its end: what ``CoordinatorShard.start`` takes over."""
+    def start(self, shard: S, now_ms: int) -> Outcome:
+        """The log has been read to its end: start ``shard`` from it."""
 
     @abstractmethod
     def found(self) -> str:

@@ -168,13 +168,13 @@ class ShardState(LogShard[Write]):
 
     def answer(self, token: int, answer: Any, refusal: Callable[[Err], Any] | None = None) -> None:
         """Answer a request that could write: at once, or, if the policy says so, after all earlier writes are committed."""
-        if self.behind_writes:
+        if self.answers_wait:
             self.defer(DeferredReply(token, answer, refusal))
         else:
             self.out.replies.append((token, answer))
 
     @property
-    def behind_writes(self) -> bool:
+    def answers_wait(self) -> bool:
         """Whether answers must wait for earlier writes."""
         return self.is_behind and self.settings.policy.answers_wait_for_writes
 

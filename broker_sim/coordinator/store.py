@@ -15,28 +15,13 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from broker_sim.coordinator.classic.group import ClassicGroup
-from broker_sim.coordinator.consumer.group import ConsumerGroup
 from broker_sim.coordinator.group import Group, PendingTxnOffset
+from broker_sim.coordinator.kinds import KIND_OF_RECORD
 from broker_sim.coordinator.outcome import Offset, RepeatedCommit
 from broker_sim.coordinator.policy import Policy
-from broker_sim.coordinator.records import (
-    SHARE_RECORDS,
-    STREAMS_RECORDS,
-    EpochRecord,
-    GroupRecord,
-    OffsetRecord,
-    Record,
-)
-from broker_sim.coordinator.share.group import ShareGroup
-from broker_sim.coordinator.streams.group import StreamsGroup
+from broker_sim.coordinator.records import EpochRecord, GroupRecord, OffsetRecord, Record
 
 G = TypeVar("G", bound=Group)
-
-_KINDS: dict[int, type[ConsumerGroup | ShareGroup | StreamsGroup]] = {
-    **dict.fromkeys(SHARE_RECORDS, ShareGroup),
-    **dict.fromkeys(STREAMS_RECORDS, StreamsGroup),
-}
-"""Record type -> kind of group; records of other types of epoch-based groups are those of consumer groups."""
 
 Key = tuple[str, str, int]
 """Group, topic, partition."""
@@ -193,7 +178,7 @@ class GroupStore:
         """A record of an epoch-based group: the first one creates the group, which takes the offsets of a simple group; the last of its
         tombstones deletes it."""
         group = self._known(record.group_id)
-        kind = _KINDS.get(record.type, ConsumerGroup)
+        kind = KIND_OF_RECORD[record.type]
         if record.value is not None:
             if not isinstance(group, kind):
                 group = self._replace(record.group_id, kind.made(record.group_id, self.policy))

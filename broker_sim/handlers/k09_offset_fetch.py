@@ -74,7 +74,7 @@ def _behind_writes(ctx: RequestContext, version: int, request: OffsetFetchReques
         return {}
     groups = [group.group_id for group in request.groups] if version >= 8 else [request.group_id]
     shards = {group_id: find_shard(ctx, group_id, empty_id_is_legal=True) for group_id in groups}
-    return {name: shard for name, shard in shards.items() if not isinstance(shard, Err) and shard.behind_writes}
+    return {name: shard for name, shard in shards.items() if not isinstance(shard, Err) and shard.answers_wait}
 
 
 GROUPS_EACH = (3, 5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from broker_sim.coordinator.outcome import Event, Outcome
 from broker_sim.coordinator.shard_loader import ShardLoader
@@ -24,9 +24,6 @@ class CoordinatorShard(Protocol):
     @property
     def in_flight(self) -> bool:
         """Whether appended records are not committed yet."""
-
-    def start(self, loaded: Any, now_ms: int) -> Outcome:
-        """Start with the state that the loader has read from the log."""
 
     def step(self, event: Event, now_ms: int) -> Outcome:
         """Apply one event. Returns timers, appends and replies."""
@@ -48,7 +45,7 @@ class CoordinatorKind(Generic[S]):
     topic: str
     partition_of: Callable[[str, int], int]
     new_shard: Callable[[int], S]
-    new_loader: Callable[[], ShardLoader]
+    new_loader: Callable[[], ShardLoader[S]]
     load_error_disowns: bool = False
     appends_need_min_isr: bool = True
 

@@ -281,10 +281,10 @@ class CoordinatorRuntime(Generic[S]):
             if not context.loading:
                 self._step(context, changed)
 
-    def _begin(self, context: ShardContext[S], loaded: Any) -> None:
+    def _begin(self, context: ShardContext[S], loader: ShardLoader[S]) -> None:
         """Start a shard from its loaded log, then pass it the cluster's topics."""
         now_ms = self.clock.now_ms()
-        self._perform(context, context.shard.start(loaded, now_ms), now_ms)
+        self._perform(context, loader.start(context.shard, now_ms), now_ms)
         self._perform(
             context,
             self._outcome_of(context, TopicsChanged(topic_images(self.state, self.state.topics)), now_ms),
@@ -533,7 +533,7 @@ class CoordinatorRuntime(Generic[S]):
             context = self._new_context(partition)
             context.shard.high_watermark = partition.high_watermark
             if partition.log_end_offset == partition.log_start_offset:
-                self._begin(context, self.kind.new_loader().finish())
+                self._begin(context, self.kind.new_loader())
                 self._report_elsewhere(context)
             else:
                 self._start_loading(context)
@@ -550,7 +550,7 @@ class CoordinatorRuntime(Generic[S]):
         loader = self.kind.new_loader()
         self._wire.call_at_ms(self._wire.now_ms(), self._load_on, context, loader, feeding(loader, context.partition))
 
-    def _load_on(self, context: ShardContext[S], loader: ShardLoader, work: Iterator[None]) -> None:
+    def _load_on(self, context: ShardContext[S], loader: ShardLoader[S], work: Iterator[None]) -> None:
         """Read a slice of the log and schedule the next one; start the shard after the last."""
         if self._contexts.get(context.partition.index) is not context:
             return  # it was unloaded meanwhile
@@ -568,20 +568,19 @@ class CoordinatorRuntime(Generic[S]):
             loader = self.kind.new_loader()
         self._open(context, loader, failed)
 
-    def _open(self, context: ShardContext[S], loader: ShardLoader, failed: str) -> None:
+    def _open(self, context: ShardContext[S], loader: ShardLoader[S], failed: str) -> None:
         """Start the shard after its log was read, or could not be read (``failed``)."""
         context.loading = False
         partition, shard = context.partition, context.shard
         shard.last_written, shard.high_watermark = partition.log_end_offset - 1, partition.high_watermark
         if shard.last_written >= shard.high_watermark:
             self._await_high_watermark(context)
-        loaded = loader.finish()
+        self._begin(context, loader)
         log.info("%s: %s loaded from %d records", partition.name, loader.found(), loader.records)
         skipped = sum(loader.skipped_kinds.values())
         if skipped:
             kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(loader.skipped_kinds.items()))
             log.info("%s: %d records of other kinds were skipped: %s", partition.name, skipped, kinds)
-        self._begin(context, loaded)
         if self.observer is not None:
             self.observer.loaded(shard, partition.name, loader.records, skipped, failed=failed)
         self._report_elsewhere(context)

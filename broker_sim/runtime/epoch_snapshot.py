@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from broker_sim.coordinator.consumer.group import ConsumerGroup
+from broker_sim.coordinator.epochs.group import EpochGroup
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.share.group import ShareGroup
 from broker_sim.coordinator.streams.group import ACTIVE, ROLES, StreamsGroup, TaskKey
@@ -26,33 +27,18 @@ GONE: dict[str, Any] = {
 """The snapshot of a deleted group, or of one that is a classic group now."""
 
 
-Shown = ConsumerGroup | ShareGroup | StreamsGroup
-"""The kinds of groups that are shown so."""
-
-
-def epochs(group: Shown, topics: Topics) -> dict[str, Any]:
+def epochs(group: EpochGroup[Any], topics: Topics) -> dict[str, Any]:
     """Snapshot of a group's committed state."""
-    stored = group.stored
+    stored, shown = group.stored, _KINDS[type(group)]
     return {
         "state": group.state_name,
         "group_epoch": stored.group_epoch,
         "target_epoch": stored.target_epoch,
-        "assignor": group.assignor if isinstance(group, ConsumerGroup) else _ASSIGNORS[group.kind],
+        "assignor": group.assignor,
         "size": len(stored.members),
-        "members": [_shown(group, member_id, topics) for member_id in stored.members],
-        **(_topology(group, topics) if isinstance(group, StreamsGroup) else {}),
+        "members": [shown.member(group, member_id, topics) for member_id in stored.members],
+        **shown.more(group, topics),
     }
-
-
-_ASSIGNORS = {"share": "simple", "streams": "sticky"}
-
-
-def _shown(group: Shown, member_id: str, topics: Topics) -> dict[str, Any]:
-    if isinstance(group, ConsumerGroup):
-        return _member(group, member_id, topics)
-    if isinstance(group, ShareGroup):
-        return _sharer(group, member_id, topics)
-    return _streams_thread(group, member_id, topics)
 
 
 def _member(group: ConsumerGroup, member_id: str, topics: Topics) -> dict[str, Any]:
@@ -177,6 +163,20 @@ def _named(units: Mapping[bytes, Iterable[int]], topics: Topics) -> dict[str, li
     """By the topics' names, without deleted topics."""
     named = {topics.names[topic]: list(numbers) for topic, numbers in units.items() if topic in topics.names}
     return {name: numbers for name, numbers in sorted(named.items()) if numbers}
+
+
+class _Shown(NamedTuple):
+    """Functions for groups of one kind: ``member`` shows a member, ``more`` what other kinds do not have."""
+
+    member: Callable[[Any, str, Topics], dict[str, Any]]
+    more: Callable[[Any, Topics], dict[str, Any]] = lambda group, topics: {}
+
+
+_KINDS: dict[type, _Shown] = {
+    ConsumerGroup: _Shown(_member),
+    ShareGroup: _Shown(_sharer),
+    StreamsGroup: _Shown(_streams_thread, _topology),
+}
 
 
 def changes(before: Mapping[str, Any] | None, after: dict[str, Any], whole: int) -> dict[str, Any]:

@@ -267,7 +267,7 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
         """Answer a heartbeat that extends the member's session and changes nothing else, without a step of the shard. Returns None and
         does nothing if ``answer(group)`` is None or must wait for the log, or if an observer or a keep-alive is set."""
         group, context = shard.groups.get(group_id), self._contexts[shard.partition]
-        if group is None or context.open_batch or context.queued_requests or shard.writes or shard.behind_writes:
+        if group is None or context.open_batch or context.queued_requests or shard.writes or shard.answers_wait:
             return None
         if self.observer is not None or self.keepalive is not None:
             return None

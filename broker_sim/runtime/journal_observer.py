@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.coordinator.classic.group import ANSWERED_STILL_COUNTED, ClassicGroup, Member
-from broker_sim.coordinator.consumer.group import ConsumerGroup
+from broker_sim.coordinator.epochs.group import EpochGroup
 from broker_sim.coordinator.offsets import EndTransactionWrite, TransactionalCommitWrite
 from broker_sim.coordinator.outcome import (
     Appended,
@@ -36,9 +36,7 @@ from broker_sim.coordinator.outcome import (
 )
 from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record
 from broker_sim.coordinator.shard import Shard
-from broker_sim.coordinator.share.group import ShareGroup
 from broker_sim.coordinator.state import Write
-from broker_sim.coordinator.streams.group import StreamsGroup
 from broker_sim.journal import Journal
 from broker_sim.runtime.epoch_snapshot import GONE, changes, epochs
 from kafka_wire.connect_protocol import PROTOCOL_TYPE as CONNECT
@@ -130,7 +128,7 @@ class GroupObserver:
         key = (shard.partition, group_id)
         group = shard.groups.get(group_id)
         before = self._epochs.get(key)
-        if isinstance(group, ConsumerGroup | ShareGroup | StreamsGroup):
+        if isinstance(group, EpochGroup):
             after = epochs(group, shard.topics)
             self._epochs[key] = after
         elif before is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from itertools import islice
+from typing import Any
 
 from broker_sim.coordinator.shard_loader import ShardLoader
 from broker_sim.metadata.topics import Partition
@@ -15,7 +16,7 @@ LogRecord = tuple[int, bytes | None, bytes | None, int, bool | None]
 """Offset, key, value, producer id of a transaction (else -1), and for an end-of-transaction marker whether it commits."""
 
 
-def feeding(loader: ShardLoader, partition: Partition) -> Generator[None, None, None]:
+def feeding(loader: ShardLoader[Any], partition: Partition) -> Generator[None, None, None]:
     """Give ``loader`` all records of a partition's log, from its start to its end (beyond the high watermark, as Kafka loads). Yields
     after each that it reads, and after some of those that others supersede. Raises what reading and `ShardLoader.add` raise."""
     latest = loader.latest

@@ -25,11 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import unknown
 from broker_sim.coordinator.classic.group import ClassicGroup, Member, State
-from broker_sim.coordinator.consumer.group import ConsumerGroup
+from broker_sim.coordinator.epochs.group import EpochGroup
 from broker_sim.coordinator.outcome import TimerKey
 from broker_sim.coordinator.shard import Shard
-from broker_sim.coordinator.share.group import ShareGroup
-from broker_sim.coordinator.streams.group import StreamsGroup
 from kafka_wire.messages.k11_join_group import JoinGroupRequest
 
 if TYPE_CHECKING:
@@ -37,9 +35,6 @@ if TYPE_CHECKING:
     from broker_sim.runtime.timers import KeyedTimers
 
 __all__ = ["AwaitedRequest", "SessionKeepAlive", "timer_text"]
-
-_BY_EPOCHS = (ConsumerGroup, ShareGroup, StreamsGroup)
-"""The kinds of groups whose members send only one kind of request, a heartbeat."""
 
 _PRUNE_AT = 1024
 
@@ -112,7 +107,7 @@ class SessionKeepAlive:
     def _remember_connection(self, shard: Shard, body: Any, connection: Any) -> None:
         group_id, member_id = getattr(body, "group_id", None), getattr(body, "member_id", None)
         group = None if group_id is None else shard.classic(group_id)
-        if group is None and member_id and isinstance(shard.groups.get(str(group_id)), _BY_EPOCHS):
+        if group is None and member_id and isinstance(shard.groups.get(str(group_id)), EpochGroup):
             self._connections[str(group_id), member_id] = connection
             return
         if group is None or member_id is None:
@@ -164,7 +159,7 @@ class SessionKeepAlive:
         group = shard.classic(group_id)
         member_key = group_id, member_id
         consumer = shard.groups.get(group_id)
-        if isinstance(consumer, _BY_EPOCHS):
+        if isinstance(consumer, EpochGroup):
             session = consumer.session_of(member_id)
             kept = (
                 session is not None
@@ -181,12 +176,12 @@ class SessionKeepAlive:
             return None
         return member.session_timeout_ms
 
-    def _consumer_groups(self) -> list[ConsumerGroup | ShareGroup | StreamsGroup]:
+    def _consumer_groups(self) -> list[EpochGroup[Any]]:
         return [
-            group for _, shard in self._shards() for group in shard.groups.values() if isinstance(group, _BY_EPOCHS)
+            group for _, shard in self._shards() for group in shard.groups.values() if isinstance(group, EpochGroup)
         ]
 
-    def _is_silent_member(self, group: ConsumerGroup | ShareGroup | StreamsGroup, member_id: str) -> bool:
+    def _is_silent_member(self, group: EpochGroup[Any], member_id: str) -> bool:
         member = group.latest.members[member_id]
         return self._names(member_id, member.client_id, getattr(member, "instance_id", None))
 
@@ -256,7 +251,7 @@ class SessionKeepAlive:
                 for member in group.members.values():
                     if self._is_silent(member):
                         yield (index, ("session", group.group_id, member.member_id)), group.generation
-            for consumer in [group for group in shard.groups.values() if isinstance(group, _BY_EPOCHS)]:
+            for consumer in [group for group in shard.groups.values() if isinstance(group, EpochGroup)]:
                 for member_id in consumer.latest.members:
                     if self._is_silent_member(consumer, member_id):
                         yield (index, ("session", consumer.group_id, member_id)), 0

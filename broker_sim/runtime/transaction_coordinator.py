@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker_sim.config.settings import BrokerConfig
 from broker_sim.coordinator.outcome import AllocateProducerId, Elected, PersisterRequest, ProducerIdAllocated, TimerKey
+from broker_sim.coordinator.shard_loader import ShardLoader
 from broker_sim.coordinator.transaction.policy import TransactionSettings, policy_of
 from broker_sim.coordinator.transaction.shard import TransactionShard
 from broker_sim.coordinator.transaction.store import TransactionLoader
@@ -77,9 +78,9 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
     def _new_shard(self, index: int) -> TransactionShard:
         return TransactionShard(index, self.settings)
 
-    def _begin(self, context: ShardContext[TransactionShard], loaded: Any) -> None:
+    def _begin(self, context: ShardContext[TransactionShard], loader: ShardLoader[TransactionShard]) -> None:
         context.shard.leader_epoch = context.partition.leader_epoch
-        super()._begin(context, loaded)
+        super()._begin(context, loader)
 
     def _elected(self, partition: Partition, reason: str) -> None:
         context = self._contexts.get(partition.index)

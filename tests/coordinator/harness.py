@@ -58,6 +58,7 @@ class Core:
         self.timers: dict[TimerKey, int] = {}
         self.answers: dict[int, Any] = {}
         self.events: list[tuple[int, Event]] = []  # the journal: (now_ms, event)
+        self.after_step: Callable[[], object] = lambda: None
         self.tokens = itertools.count()
         self.shard = Shard(0, self.settings, counter_ids())
         self.perform(self.shard.start(Loader(self.settings).finish(), self.now_ms))
@@ -67,6 +68,7 @@ class Core:
     def step(self, event: Event) -> None:
         self.events.append((self.now_ms, event))
         self.perform(self.shard.step(event, self.now_ms))
+        self.after_step()
 
     def perform(self, outcome: Outcome) -> None:
         for key, deadline_ms in outcome.timers:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
-from broker_sim.coordinator import queries, shard
+from broker_sim.coordinator import kinds, queries, shard
 from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import CommitOffsets, DeleteGroup, DeleteOffsets, Offset, TimerFired, TimerKey
 from broker_sim.coordinator.policy import JAVA, Policy
@@ -162,6 +163,21 @@ def test_its_offsets_expire_when_it_says_so(core: Core) -> None:
     assert club(core).is_empty, "its member's session has ended"
     core.step(TimerFired(("expire",)))
     assert "club" not in core.shard.groups
+
+
+@pytest.mark.parametrize("kind", kinds.EPOCH_KINDS, ids=lambda kind: kind.kind)
+def test_a_kind_is_known_in_three_places_beside_its_handlers(kind: type[Group]) -> None:
+    """The list of kinds, the shard's table of handlers, and the journal."""
+    package = kind.__module__.rpartition(".")[0]
+    root = Path(kinds.__file__).parents[1]
+    knowing = {
+        path.relative_to(root).with_suffix("").as_posix()
+        for room in ("coordinator", "runtime", "network", "requests", "metadata")
+        for path in (root / room).rglob("*.py")
+        if f"from {package}." in path.read_text()
+        and not path.is_relative_to(root / package.partition(".")[2].replace(".", "/"))
+    }
+    assert knowing == {"coordinator/kinds", "coordinator/shard", "runtime/epoch_snapshot"}
 
 
 def test_it_is_told_when_its_shard_begins_and_goes(core: Core) -> None:

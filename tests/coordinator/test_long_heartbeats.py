@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from broker_sim.coordinator.consumer import heartbeat as consumer
+from broker_sim.coordinator.kinds import KIND_OF_RECORD
 from broker_sim.coordinator.outcome import Client, Request
-from broker_sim.coordinator.records import CONSUMER_RECORDS, SHARE_RECORDS, EpochRecord, decode
+from broker_sim.coordinator.records import EpochRecord, decode
 from broker_sim.coordinator.share import heartbeat as share
 from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest
@@ -66,7 +67,7 @@ BOTH = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def last_member(core: Core) -> tuple[bytes | None, Any]:
     """The last record of a member that was written: its bytes, and what it says."""
     for key, value in reversed(core.log):
-        record = decode(key, value, later=True, epochs=CONSUMER_RECORDS | SHARE_RECORDS)
+        record = decode(key, value, later=True, epochs=KIND_OF_RECORD)
         if isinstance(record, EpochRecord) and hasattr(record.value, "subscribed_topic_names"):
             return value, record.value
     raise AssertionError("no record of a member")

@@ -29,7 +29,7 @@ from tests.support.ctx import FakeContext, Sim
 LEDGER = "__ledger"
 
 
-class Loader(ShardLoader):
+class Loader(ShardLoader["Ledger"]):
     """Later records win."""
 
     def __init__(self) -> None:
@@ -44,8 +44,8 @@ class Loader(ShardLoader):
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         raise AssertionError("a ledger has no transactions")
 
-    def finish(self) -> dict[str, str]:
-        return self.accounts
+    def start(self, shard: Ledger, now_ms: int) -> Outcome:
+        return shard.start(self.accounts, now_ms)
 
     def found(self) -> str:
         return f"{len(self.accounts)} accounts"

@@ -51,6 +51,9 @@ class World:
         self.tokens = 0
         self.producer_ids = 4000
         self.coordinator_epoch = 0
+        self.events: list[tuple[int, Event]] = []  # since the last load, and what that found
+        self.loaded: list[tuple[bytes, bytes | None]] = []
+        self.after_step: Callable[[], object] = lambda: None
         self.shard = self._new_shard()
         self.load()
 
@@ -109,7 +112,9 @@ class World:
     # the world
 
     def step(self, event: Event) -> None:
+        self.events.append((self.now_ms, event))
         self.perform(self.shard.step(event, self.now_ms))
+        self.after_step()
 
     def perform(self, out: Outcome) -> None:
         for key, deadline_ms in out.timers:
@@ -181,13 +186,18 @@ class World:
         old, self.timers = self.shard, {}
         self.perform(old.stop())
         self.timers = {}
-        self.shard = self._new_shard()
-        loader = TransactionLoader()
-        for offset, pair in enumerate(self.log):
+        self.events, self.loaded = [], list(self.log)
+        self.began_ms, self.high_watermark = self.now_ms, len(self.log)
+        self.shard, out = self.fresh()
+        self.perform(out)
+
+    def fresh(self) -> tuple[TransactionShard, Outcome]:
+        """A shard as it was after the last load."""
+        shard, loader = self._new_shard(), TransactionLoader()
+        for offset, pair in enumerate(self.loaded):
             loader.add(offset, *pair)
-        self.high_watermark = len(self.log)
-        self.shard.high_watermark, self.shard.last_written = self.high_watermark, len(self.log) - 1
-        self.perform(self.shard.start(loader.finish(), self.now_ms))
+        shard.high_watermark, shard.last_written = len(self.loaded), len(self.loaded) - 1
+        return shard, shard.start(loader.finish(), self.began_ms)
 
 
 __all__ = ["P0", "P1", "TX", "State", "World"]

@@ -116,7 +116,7 @@ class History:
         self.learn()
 
 
-def _stored(transactions: dict[str, Transaction]) -> dict[str, Stored]:
+def stored(transactions: dict[str, Transaction]) -> dict[str, Stored]:
     """Return the log's state, without the order of the partitions, and without the previous producer id where it may be left out."""
     return {
         name: replace(one.stored, partitions=tuple(sorted(one.stored.partitions)), previous_producer_id=-1)
@@ -129,7 +129,7 @@ def _rebuilt(world: World) -> dict[str, Stored]:
     loader = TransactionLoader()
     for offset, pair in enumerate(world.log):
         loader.add(offset, *pair)
-    return _stored(loader.finish().transactions)
+    return stored(loader.finish().transactions)
 
 
 def _look_at_the_log(world: World) -> None:
@@ -162,7 +162,7 @@ def test_a_shard_that_is_rebuilt_from_its_log_is_the_live_one(release: tuple[int
     for seed in range(150):
         history = History(seed, release)
         history.run(60)
-        assert _rebuilt(history.world) == _stored(history.world.shard.transactions), f"seed {seed}"
+        assert _rebuilt(history.world) == stored(history.world.shard.transactions), f"seed {seed}"
         _look_at_the_log(history.world)
         assert not history.asked, f"seed {seed}: requests without an answer"
         seen |= {record.value.state for record in history.world.records() if record.value}

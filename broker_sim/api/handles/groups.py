@@ -19,10 +19,9 @@ from broker_sim.api.wait import TIMEOUT, until
 from broker_sim.common.text import UsageError, nearest, unknown
 from broker_sim.coordinator import queries
 from broker_sim.coordinator.classic.group import State
-from broker_sim.coordinator.consumer.group import ConsumerGroup
+from broker_sim.coordinator.epochs.group import EpochGroup
 from broker_sim.coordinator.shard import Shard
 from broker_sim.coordinator.share.group import ShareGroup
-from broker_sim.coordinator.streams.group import StreamsGroup
 from broker_sim.fields.kafka import GROUP_STATE
 from broker_sim.fields.kinds import Count
 from broker_sim.journal import PROBE, groups_in
@@ -123,7 +122,8 @@ class GroupHandle:
         """The group's generation, 0 before the first; for consumer groups (KIP-848) and share groups the group epoch."""
         group, consumer = self._group(), self._consumer()
         if consumer is not None:
-            return consumer.stored.group_epoch
+            epoch: int = consumer.stored.group_epoch
+            return epoch
         return 0 if group is None else group.generation
 
     @property
@@ -469,10 +469,10 @@ class GroupHandle:
         shard = self._shard()
         return shard.groups.get(self.group_id) if isinstance(shard, Shard) else None
 
-    def _consumer(self) -> ConsumerGroup | ShareGroup | StreamsGroup | None:
+    def _consumer(self) -> EpochGroup[Any] | None:
         """The group, if it is epoch-based: of consumers, share consumers or Kafka Streams."""
         group = self._loaded()
-        return group if isinstance(group, ConsumerGroup | ShareGroup | StreamsGroup) else None
+        return group if isinstance(group, EpochGroup) else None
 
     def _find(self, member: str) -> list[MemberView]:
         """The member of that member id or instance id, else all of that client id."""

@@ -85,7 +85,7 @@ def join(
     if group_is_new and shard.settings.policy.new_group_is_stored and not shard.out.appends:
         group.visible_at_high_watermark = shard.next_high_watermark
         shard.write(NewGroupWrite(group.group_id, shard, replaces))
-    if error is None and shard.behind_writes and any(m.join_token == token for m in group.members.values()):
+    if error is None and shard.answers_wait and any(m.join_token == token for m in group.members.values()):
         shard.defer(DeferredJoin(group.group_id, token))
 
 

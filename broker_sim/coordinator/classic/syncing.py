@@ -84,7 +84,7 @@ def sync(shard: ShardState, token: int, client: Client, request: SyncGroupReques
     if member.member_id == group.leader:
         given = {a.member_id: a.assignment for a in request.assignments}
         shard.write(SyncWrite(group, {member_id: given.get(member_id, b"") for member_id in group.members}))
-    elif shard.behind_writes:
+    elif shard.answers_wait:
         shard.defer(DeferredSync(group.group_id, token))
 
 

@@ -177,12 +177,17 @@ class ConsumerGroup(EpochGroup[ConsumerState]):
     kind: ClassVar[str] = "consumer"
     states = ConsumerState
     layout = LAYOUT
+    record_types = frozenset({3, 4, 5, 6, 7, 8, 16})
 
     older_epochs_commit: bool = False
-    assignor: str | None = None  # which one made the target
     must_rejoin: dict[str, None] = field(default_factory=dict)  # classic members that have to join again
     matched_version: int = -1  # of the topics, when regular expressions were matched against them last
     matched_ms: int | None = None  # when that result was handed to the log: the timestamp of its records
+
+    @staticmethod
+    def is_read(policy: Policy) -> bool:
+        return policy.has_epoch_groups
+
     matching: Matching | None = None  # that is on
     to_resolve: tuple[str, ...] = ()  # the expressions of a refresh that is scheduled or on
     noted: tuple[ConsumerState, int] | None = None  # see `topics_changed`

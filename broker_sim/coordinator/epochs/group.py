@@ -24,16 +24,19 @@ S = TypeVar("S", bound=EpochState[Any, Any])
 @dataclass(slots=True, eq=False)
 class EpochGroup(Group, Generic[S]):
     """``stored`` is hard state; ``latest`` and the rest are working state. ``session_timeout_ms``: of its members, as of their last
-    request. Each kind names the class of its ``states`` and the ``layout`` of its records."""
+    request. Each kind names the class of its ``states``, and the ``layout`` and types of its records."""
 
     states: ClassVar[type[Any]]
     layout: ClassVar[Layout[Any]]
+    record_types: ClassVar[frozenset[int]]
+    """The types of its records (`kafka_wire.offsets_log` has their names)."""
     answers_are_independent: ClassVar[bool] = True
     """Whether a member's responses do not depend on the epochs and assignments of others, once it has reached the target epoch."""
 
     stored: S = field(kw_only=True)
     latest: S = field(kw_only=True)
     session_timeout_ms: int = 45_000
+    assignor: str | None = None  # which one made the target
     ended: bool = False
     _hashed: tuple[S, int, int, int] | None = None  # of which subscriptions and topics the hash is, and it
 
@@ -43,6 +46,11 @@ class EpochGroup(Group, Generic[S]):
         stored, latest = (cls.states(cls.layout, policy.first_epoch) for _ in range(2))
         stored.counts_names = False
         return cls(group_id, stored=stored, latest=latest)
+
+    @staticmethod
+    @abstractmethod
+    def is_read(policy: Policy) -> bool:
+        """Whether a release reads its records."""
 
     @property
     def is_dead(self) -> bool:

@@ -120,8 +120,14 @@ class ShareGroup(EpochGroup[ShareGroupState]):
     kind: ClassVar[str] = "share"
     states = ShareGroupState
     layout = LAYOUT
+    record_types = frozenset({10, 11, 12, 13, 14, 15})
 
+    assignor: str | None = "simple"
     initializing_since_ms: int = 0  # when states were last requested, or the group was loaded
+
+    @staticmethod
+    def is_read(policy: Policy) -> bool:
+        return policy.has_share_records
 
     # what every kind of group answers (`Group`)
 

@@ -27,7 +27,7 @@ def delete_group(shard: ShardState, token: int, client: Client, request: DeleteG
     group = shard.groups[request.group_id]
     assert isinstance(group, ShareGroup)
     latest = group.latest
-    if not group.is_empty or shard.behind_writes:
+    if not group.is_empty or shard.answers_wait:
         offsets.delete_group(shard, token, client, request)
         return
     topics = partitions.joined(latest.initialized, latest.initializing)

@@ -340,7 +340,7 @@ def replay(states: States, record: ShareRecord) -> None:
         states[record.key] = state
 
 
-class ShareStateLoader(ShardLoader):
+class ShareStateLoader(ShardLoader[ShareStateShard]):
     """Loads a shard from its partition of ``__share_group_state``."""
 
     def __init__(self) -> None:
@@ -351,7 +351,11 @@ class ShareStateLoader(ShardLoader):
         replay(self.states, decode(key, value))
 
     def finish(self) -> States:
+        """The states, after the last record."""
         return self.states
+
+    def start(self, shard: ShareStateShard, now_ms: int) -> Outcome:
+        return shard.start(self.finish(), now_ms)
 
     def found(self) -> str:
         return f"{len(self.states)} share partitions"

@@ -187,13 +187,19 @@ class StreamsGroup(EpochGroup[StreamsState]):
     answers_are_independent = False  # members are sent the user endpoints and tasks of others
     states = StreamsState
     layout = LAYOUT
+    record_types = frozenset({17, 19, 20, 21, 22, 23})
 
+    assignor: str | None = "sticky"
     delayed: bool = False
     shutdown_by: str | None = None
     endpoint_epoch: int = 0
     reported: dict[str, ReportedOffsets] = field(default_factory=dict)
     shown: Configured | None = None
     _configured: tuple[Topology, int, Configured] | None = None
+
+    @staticmethod
+    def is_read(policy: Policy) -> bool:
+        return policy.has_streams_records
 
     # what every kind of group answers (`Group`)
 

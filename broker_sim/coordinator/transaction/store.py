@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from broker_sim.coordinator.outcome import Outcome
 from broker_sim.coordinator.shard_loader import ShardLoader
 from broker_sim.coordinator.transaction.records import TransactionRecord, decode
 from broker_sim.coordinator.transaction.transaction import Transaction
+
+if TYPE_CHECKING:
+    from broker_sim.coordinator.transaction.shard import TransactionShard
 
 
 @dataclass(slots=True)
@@ -28,7 +33,7 @@ class TransactionStore:
         known.last_producer_id = stored.previous_producer_id
 
 
-class TransactionLoader(ShardLoader):
+class TransactionLoader(ShardLoader["TransactionShard"]):
     """Loads a shard from its partition of ``__transaction_state``."""
 
     def __init__(self) -> None:
@@ -39,7 +44,11 @@ class TransactionLoader(ShardLoader):
         self.store.replay(decode(key, value))
 
     def finish(self) -> TransactionStore:
+        """The transactional ids, after the last record."""
         return self.store
+
+    def start(self, shard: TransactionShard, now_ms: int) -> Outcome:
+        return shard.start(self.finish(), now_ms)
 
     def found(self) -> str:
         return f"{len(self.store.transactions)} transactional ids"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from broker_sim.coordinator.consumer.group import ConsumerGroup
 from broker_sim.coordinator.loader import Loader
 from broker_sim.coordinator.outcome import (
     CommitOffsets,
@@ -25,7 +26,7 @@ from broker_sim.coordinator.outcome import (
     Outcome,
 )
 from broker_sim.coordinator.policy import Settings
-from broker_sim.coordinator.records import CONSUMER_RECORDS, decode
+from broker_sim.coordinator.records import decode
 from broker_sim.coordinator.shard import Shard
 from broker_sim.runtime.journal_observer import snapshot
 from broker_sim.simulation.checks.rules import RULED, answer_of, step_error, waits_in_vain
@@ -74,7 +75,7 @@ class GroupGround(ShardEnvironment[Shard]):
     @staticmethod
     @lru_cache(maxsize=100_000)
     def record(key: bytes, value: bytes | None) -> Any:
-        return decode(key, value, later=True, epochs=CONSUMER_RECORDS)
+        return decode(key, value, later=True, epochs=ConsumerGroup.record_types)
 
 
 @dataclass(slots=True)

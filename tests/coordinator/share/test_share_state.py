@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -45,10 +46,14 @@ class Core:
         self.answers: dict[int, Any] = {}
         self.timers: dict[Any, int] = {}
         self.tokens = itertools.count()
+        self.events: list[tuple[int, Event]] = []
+        self.after_step: Callable[[], object] = lambda: None
         self.step(TopicsChanged({"t": TopicImage(TOPIC, 2)}))
 
     def step(self, event: Event) -> None:
+        self.events.append((self.now_ms, event))
         self.perform(self.shard.step(event, self.now_ms))
+        self.after_step()
 
     def perform(self, outcome: Outcome) -> None:
         for key, deadline_ms in outcome.timers:
