@@ -197,6 +197,12 @@ def test_a_rule_is_broken_by_its_bug(plant: Plant, workload: str, rule: str, mon
     assert next((name for name in broken if name is not None), None) == rule
 
 
+@pytest.mark.parametrize("seed", [7, 20, 25])
+def test_a_rebalance_is_not_late_because_the_one_who_waits_was_paused(seed: int) -> None:
+    pauses = tuple(Fault(1.5, "pause", {"host": f"c{number}", "for_s": 5.0}) for number in range(1, 6))
+    assert run(Case("lives", seed, 8.0, plan=pauses)).failure is None
+
+
 @pytest.mark.slow
 def test_retention_is_looked_at_in_runs_of_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_maintenance.LogMaintenance, "_look_at_retention", lambda self: None)

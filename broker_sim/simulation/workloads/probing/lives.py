@@ -388,8 +388,8 @@ class _Life:
         shortest_s = max(player.rebalance_ms for player in group.players) / 1000
         while not all(task.done() for _, task in joining):
             await asyncio.sleep(0.2)
-            if stood != self.snapshot():
-                raise Unsure
+            if stood != self.snapshot() or not self.prober.calm.since(begun_s):
+                raise Unsure  # its own host may have been paused, too
             if self.now_s() - begun_s > longest_s + _SLACK_S + 0.3:
                 self.prober.breach(
                     _TIMES, f"a rebalance still waits after {self.now_s() - begun_s:.3f} s, {longest_s:g} at most"
