@@ -9,8 +9,8 @@ from pathlib import Path
 from types import ModuleType
 
 from broker_sim.requests.routes import handler_modules
-from broker_sim.simulation.checks import answers, epochs, leaders, rules, streams_log
-from broker_sim.simulation.workloads import bank, by_epochs, by_streams, probing
+from broker_sim.simulation.checks import answers, epochs, leaders, rules, share_log, streams_log
+from broker_sim.simulation.workloads import bank, by_epochs, by_shares, by_streams, probing
 from kafka_wire.api_keys import ApiKey
 
 __all__ = ["apis", "prober_rules"]
@@ -59,7 +59,7 @@ def prober_rules() -> list[list[str]]:
     """Rule, and who watches it."""
     sources = [(name, path.read_text()) for name, path in _modules()]
     sources.append(("checks/leaders", inspect.getsource(leaders)))
-    for room, modules in (("checks/", (epochs, streams_log)), ("", (by_epochs, by_streams))):
+    for room, modules in (("checks/", (epochs, share_log, streams_log)), ("", (by_epochs, by_shares, by_streams))):
         sources += [(room + one.__name__.rpartition(".")[2], inspect.getsource(one)) for one in modules]
     by_rule: dict[str, list[str]] = {}
     for name, source in sources:
@@ -90,6 +90,7 @@ def apis() -> list[list[str]]:
         ("`rules`", _table_of(rules, "_RULES")),
         ("`by_epochs`", _asked(Path(inspect.getfile(by_epochs)))),
         ("`by_streams`", _asked(Path(inspect.getfile(by_streams)))),
+        ("`by_shares`", _asked(Path(inspect.getfile(by_shares)))),
         *((f"`probing/{name}`", _asked(path)) for name, path in _modules() if "/" not in name),
         ("`bank`", of_bank),
     ):

@@ -22,6 +22,7 @@ from broker_sim.faults.conditions import KINDS
 from broker_sim.faults.rules import VERDICTS
 from broker_sim.requests.routes import handler_modules
 from tests.support.imports import Modules
+from tests.support.source_text import docstrings, statements
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_FUNCTION_LINES = 70
@@ -137,19 +138,6 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-STATEMENTS_IN = ("body", "orelse", "finalbody", "handlers", "cases")
-
-
-def statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """Every statement, without the expressions, which are most of a tree."""
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        for field in STATEMENTS_IN:
-            waiting += getattr(node, field, ())
-
-
 @dataclass(frozen=True)
 class Outline:
     """Facts of a module's tree: all the trees at once would take hundreds of megabytes."""
@@ -173,13 +161,6 @@ def outline(path: Path) -> Outline:
     ]
     nameless = [f"{name_of(path)}:{line} {text[:60]}" for line, text in docstrings(tree) if begins_without_a_name(text)]
     return Outline(len(text.splitlines()), ast.get_docstring(tree) is not None, tuple(long), tuple(nameless))
-
-
-def docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """The docstrings of a module with its classes, functions and attributes: line and text."""
-    for node in statements(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield node.lineno, node.value.value
 
 
 PRONOUNS = frozenset(

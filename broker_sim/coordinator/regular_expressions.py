@@ -67,7 +67,7 @@ class Pattern:
         self.to = array("i", [-1])
         """The next state of each."""
         self.others = array("i", [-1])
-        """A state that may be the next one as well; -1: there is none."""
+        """A state that may be the next one as well; -1 without one."""
         self.first = 0
 
     def matcher(self) -> Matcher:

@@ -83,7 +83,7 @@ TRANSACTION_STATE = Choice(
     ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead"),
     "transaction state",
 )
-"""The state of a transactional id, by the names of DescribeTransactions; Dead where there is none."""
+"""The state of a transactional id, by the names of DescribeTransactions; Dead for an unknown id."""
 
 
 class ApiName(FieldKind[str]):

@@ -26,7 +26,7 @@ from kafka_wire.record_checks import Bytes, varint_at
 from kafka_wire.record_walk import opened, walked
 
 KeyAt = tuple[int, bytes | None, bool]
-"""(offset, key or what stands for it, whether there is a value)."""
+"""(offset, key or its digest, whether there is a value)."""
 RECORDS_AT_ONCE = 2000
 """Records whose lengths are believed that are gone through before others are served: a millisecond or two."""
 _LONG_KEY = 1024 * 1024

@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypedDict, TypeVar, Unpack, dataclass_transform
 
 ZERO_UUID = bytes(16)
-"""The uuid that stands for "no id"; uuids are 16 raw bytes everywhere."""
+"""The uuid for "no id"; uuids are 16 raw bytes everywhere."""
 
 _NO_VERSION = 32767
 

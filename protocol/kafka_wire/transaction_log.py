@@ -29,7 +29,7 @@ __all__ = [
 TRANSACTION = 0
 _NEWEST_VALUE = 1
 _HEAD = struct.Struct(">hqhib")
-"""Version, producer id, epoch, timeout, status: what stands before the partitions."""
+"""Version, producer id, epoch, timeout, status: the fields before the partitions."""
 _TIMES = struct.Struct(">qq")
 _NO_PARTITIONS = (4, 1)
 """Bytes of null in their place, by version."""
