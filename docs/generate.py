@@ -14,6 +14,7 @@ import inspect
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -95,9 +96,23 @@ def _place(function: Callable[..., Any]) -> str:
 
 def events() -> str:
     """Table of the functions that handle requests and timers."""
-    rows = [["request", f"`{body.__name__}`", _place(function)] for body, function in shard._REQUESTS.items()]
+    rows = [["request", f"`{body}`", place] for body, place in _requests()]
     rows += [["timer", f"`{kind}`", _place(function)] for kind, function in shard._TIMERS.items()]
     return table(["event", "kind", "function"], rows)
+
+
+def _requests() -> Iterator[tuple[str, str]]:
+    """Requests of the group coordinator, and the function that handles each, by the cases of ``Shard._request``."""
+    method = ast.parse(textwrap.dedent(inspect.getsource(shard.Shard._request)))
+    for case in [node for node in ast.walk(method) if isinstance(node, ast.match_case)]:
+        if not isinstance(case.pattern, ast.MatchClass):
+            continue
+        (statement,) = case.body
+        assert isinstance(statement, ast.Expr)
+        assert isinstance(statement.value, ast.Call)
+        room, _, function = ast.unparse(statement.value.func).rpartition(".")
+        place = _place(getattr(getattr(shard, room), function)) if hasattr(shard, room) else f"`GroupKind.{function}()`"
+        yield ast.unparse(case.pattern.cls).rpartition(".")[2], place
 
 
 def policy() -> str:

@@ -392,6 +392,26 @@ def architecture() -> str:
     return (ROOT / "docs" / "architecture.md").read_text()
 
 
+ANY = 59
+"""Greatest number of parameters and fields of any type in the rooms that a request passes; it is lowered, and never raised."""
+
+
+def test_what_a_request_passes_has_types() -> None:
+    rooms = [ROOT / "broker_sim" / room for room in ("coordinator", "handlers", "network", "requests", "runtime")]
+    found = [
+        f"{name_of(path)}:{node.lineno}"
+        for path in modules("broker_sim")
+        if any(path.is_relative_to(room) for room in rooms)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None and is_any(node.annotation)
+    ]
+    assert len(found) <= ANY, found
+
+
+def is_any(annotation: ast.expr) -> bool:
+    return isinstance(annotation, ast.Name) and annotation.id == "Any"
+
+
 def test_functions_that_the_architecture_names_exist() -> None:
     names = re.findall(r"`((?:\w+\.)?\w+)\.(\w+)\(\)`", architecture())
     assert len(names) > 20

@@ -45,7 +45,7 @@ class Request:
 
     token: int
     client: Client
-    body: Any
+    body: object
 
 
 @dataclass(slots=True)

@@ -1,13 +1,12 @@
 """One shard: the groups of one ``__consumer_offsets`` partition, of all kinds, stepped by events.
 
-``step`` is the only entry. It dispatches requests to their handlers, results of appends to their writes, and timers by the kind in
-their key. Queries that change nothing are in ``queries``.
+``step`` is the only entry. It dispatches requests by their type, results of appends to their writes, and timers by the kind in their
+key. Queries that change nothing are in ``queries``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from broker_sim.coordinator import offsets
@@ -21,6 +20,7 @@ from broker_sim.coordinator.epochs.reconcile import UNREVOKED
 from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import (
     Appended,
+    Client,
     CommitBatch,
     CommitOffsets,
     CommitsLogged,
@@ -97,14 +97,47 @@ class Shard(ShardState):
         return out
 
     def _request(self, event: Request) -> None:
-        body = event.body
-        kind = type(body)
-        answer = _REQUESTS[kind]
-        if kind in _BY_KIND:
-            group = self.groups.get(body.group_id)
-            if group is not None and type(group) is not ClassicGroup:
-                answer = _KINDS[type(group)].requests.get(kind, answer)
-        answer(self, event.token, event.client, body)
+        token, client, body = event.token, event.client, event.body
+        match body:  # the most frequent first
+            case CommitBatch():
+                offsets.commit_batch(self, token, client, body)
+            case CommitOffsets():
+                offsets.commit(self, token, client, body)
+            case Heartbeat():
+                self._kind(body.group_id).heartbeat(self, token, client, body)
+            case StableFetch():
+                offsets.stable_fetch(self, token, client, body)
+            case JoinGroupRequest():
+                self._kind(body.group_id).join(self, token, client, body)
+            case SyncGroupRequest():
+                self._kind(body.group_id).sync(self, token, client, body)
+            case ConsumerGroupHeartbeatRequest():
+                heartbeat.heartbeat(self, token, client, body)
+            case ShareGroupHeartbeatRequest():
+                share_heartbeat.heartbeat(self, token, client, body)
+            case StreamsHeartbeat():
+                streams_heartbeat.heartbeat(self, token, client, body)
+            case heartbeat.LongConsumerHeartbeat():
+                heartbeat.long_heartbeat(self, token, client, body)
+            case share_heartbeat.LongShareHeartbeat():
+                share_heartbeat.long_heartbeat(self, token, client, body)
+            case LeaveGroup():
+                self._kind(body.group_id).leave(self, token, client, body)
+            case DeleteOffsets():
+                self._kind(body.group_id).delete_offsets(self, token, client, body)
+            case DeleteGroup():
+                self._kind(body.group_id).delete_group(self, token, client, body)
+            case share_offsets.AlterOffsets():
+                share_offsets.alter(self, token, client, body)
+            case share_offsets.ForgetOffsets():
+                share_offsets.delete(self, token, client, body)
+            case _:
+                raise TypeError(f"no request of the group coordinator: {body!r}")
+
+    def _kind(self, group_id: str) -> GroupKind:
+        """The handlers of a group; those of classic groups for one that does not exist."""
+        group = self.groups.get(group_id)
+        return _CLASSIC if group is None else _KINDS[type(group)]
 
     def start(self, store: GroupStore, now_ms: int) -> Outcome:
         """Start from the loaded log: sessions are restarted, a group that is too large rebalances, the expiry timer is armed."""
@@ -138,57 +171,56 @@ class Shard(ShardState):
 
 class GroupKind(NamedTuple):
     """The functions for groups of one kind. ``begin``: after a group was loaded; ``unload``: before the shard is unloaded, answers
-    deferred requests; ``session_expired``: the session of a member has expired."""
+    deferred requests; ``session_expired``: the session of a member has expired. The others handle the requests whose handler depends on
+    the group's kind; by default as for a classic group."""
 
     begin: Callable[[Shard, Any], None]
     unload: Callable[[Shard, Any], None]
     session_expired: Callable[[Shard, Any, str], None]
     revocation_expired: Callable[[Shard, Any, str], None] = lambda shard, group, member_id: None
     """A member of it did not revoke in time what it was asked to revoke."""
-    requests: Mapping[type, Callable[..., None]] = MappingProxyType({})
-    """Handlers by request type, for requests whose handler depends on the group's kind; classic groups' handlers answer the others."""
+    heartbeat: Callable[[Shard, int, Client, Heartbeat], None] = membership.heartbeat
+    join: Callable[[Shard, int, Client, JoinGroupRequest], None] = joining.join
+    sync: Callable[[Shard, int, Client, SyncGroupRequest], None] = syncing.sync
+    leave: Callable[[Shard, int, Client, LeaveGroup], None] = membership.leave
+    delete_group: Callable[[Shard, int, Client, DeleteGroup], None] = offsets.delete_group
+    delete_offsets: Callable[[Shard, int, Client, DeleteOffsets], None] = offsets.delete_offsets
 
 
-_CLASSIC: Mapping[type, Callable[..., None]] = MappingProxyType(
-    {
-        Heartbeat: classic_requests.heartbeat,
-        JoinGroupRequest: classic_requests.join,
-        SyncGroupRequest: classic_requests.sync,
-        LeaveGroup: classic_requests.leave,
-    }
-)
-"""Handlers of the classic protocol's requests to groups of kinds that have no classic members."""
+_CLASSIC = GroupKind(membership.begin, membership.unload, membership.session_expired)
 
 _KINDS: dict[type[Group], GroupKind] = {
-    ClassicGroup: GroupKind(membership.begin, membership.unload, membership.session_expired),
+    ClassicGroup: _CLASSIC,
     ConsumerGroup: GroupKind(
         lifecycle.begin,
         lifecycle.unload,
         lifecycle.session_expired,
         lifecycle.revocation_expired,
-        {
-            Heartbeat: classic_members.heartbeat,
-            JoinGroupRequest: classic_members.join,
-            SyncGroupRequest: classic_members.sync,
-            LeaveGroup: classic_members.leave,
-        },
+        heartbeat=classic_members.heartbeat,
+        join=classic_members.join,
+        sync=classic_members.sync,
+        leave=classic_members.leave,
     ),
     ShareGroup: GroupKind(
         share_heartbeat.begin,
         share_heartbeat.unload,
         share_heartbeat.session_expired,
-        requests={
-            **_CLASSIC,
-            DeleteGroup: share_requests.delete_group,
-            DeleteOffsets: share_requests.delete_offsets,
-        },
+        heartbeat=classic_requests.heartbeat,
+        join=classic_requests.join,
+        sync=classic_requests.sync,
+        leave=classic_requests.leave,
+        delete_group=share_requests.delete_group,
+        delete_offsets=share_requests.delete_offsets,
     ),
     StreamsGroup: GroupKind(
         streams_departing.begin,
         streams_departing.unload,
         streams_departing.remove_member,
         streams_departing.remove_member,
-        {**_CLASSIC, JoinGroupRequest: streams_heartbeat.classic_join},
+        heartbeat=classic_requests.heartbeat,
+        join=streams_heartbeat.classic_join,
+        sync=classic_requests.sync,
+        leave=classic_requests.leave,
     ),
 }
 
@@ -206,27 +238,6 @@ def _revocation_expired(shard: Shard, key: TimerKey) -> None:
     if group.latest.current(member_id).state is UNREVOKED:
         _KINDS[type(group)].revocation_expired(shard, group, member_id)
 
-
-_REQUESTS: dict[type, Callable[..., None]] = {
-    Heartbeat: membership.heartbeat,
-    JoinGroupRequest: joining.join,
-    SyncGroupRequest: syncing.sync,
-    ConsumerGroupHeartbeatRequest: heartbeat.heartbeat,
-    heartbeat.LongConsumerHeartbeat: heartbeat.long_heartbeat,
-    ShareGroupHeartbeatRequest: share_heartbeat.heartbeat,
-    share_heartbeat.LongShareHeartbeat: share_heartbeat.long_heartbeat,
-    StreamsHeartbeat: streams_heartbeat.heartbeat,
-    share_offsets.AlterOffsets: share_offsets.alter,
-    share_offsets.ForgetOffsets: share_offsets.delete,
-    LeaveGroup: membership.leave,
-    CommitOffsets: offsets.commit,
-    CommitBatch: offsets.commit_batch,
-    DeleteOffsets: offsets.delete_offsets,
-    DeleteGroup: offsets.delete_group,
-    StableFetch: offsets.stable_fetch,
-}
-
-_BY_KIND = frozenset({Heartbeat, JoinGroupRequest, SyncGroupRequest, LeaveGroup, DeleteGroup, DeleteOffsets})
 
 _TIMERS: dict[str | int, Callable[[Shard, TimerKey], None]] = {
     "session": _session_expired,

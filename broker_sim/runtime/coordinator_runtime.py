@@ -220,13 +220,13 @@ class CoordinatorRuntime(Generic[S]):
 
     # requests
 
-    def submit(self, shard: S, ctx: Asking, body: Any, finish: Finish | None = None) -> Deferred | None:
+    def submit(self, shard: S, ctx: Asking, body: object, finish: Finish | None = None) -> Deferred | None:
         """Step ``shard`` with a request. ``ctx`` is answered now, at the end of this iteration of the event loop (DEFERRED), or later,
         with ``finish(answer of the shard)``; without ``finish`` with that answer itself."""
         answered = ctx.reply if finish is None else lambda answer: ctx.reply_made(finish(answer))
         return self.step_for(shard, ctx, body, answered)
 
-    def step_for(self, shard: S, ctx: Asking, body: Any, answered: Callable[[Any], object]) -> Deferred | None:
+    def step_for(self, shard: S, ctx: Asking, body: object, answered: Callable[[Any], object]) -> Deferred | None:
         """As :meth:`submit`, but ``answered(answer of the shard)`` answers ``ctx``."""
         token = self.ask(shard, ctx, body, answered)
         if token in self._tokens:
@@ -235,7 +235,7 @@ class CoordinatorRuntime(Generic[S]):
             ctx.on_disconnect(partial(self.drop, token))
         return None
 
-    def ask(self, shard: S, ctx: Asking, body: Any, answered: Callable[[Any], object]) -> int:
+    def ask(self, shard: S, ctx: Asking, body: object, answered: Callable[[Any], object]) -> int:
         """Step ``shard`` with a request of ``ctx``'s client and call ``answered(answer)`` when it is answered. Returns its token."""
         token = self._next_token
         self._next_token = token + 1
@@ -250,7 +250,7 @@ class CoordinatorRuntime(Generic[S]):
             self.request_hook(context, request, ctx)
         return token
 
-    def command(self, shard: S, body: Any, answered: Callable[[Any], object]) -> None:
+    def command(self, shard: S, body: object, answered: Callable[[Any], object]) -> None:
         """Step ``shard`` with a request of a broker's own and call ``answered(answer)`` when it is answered."""
         token = self.token(answered)
         self._step(self._contexts[shard.partition], Request(token, NO_CLIENT, body))
@@ -266,11 +266,11 @@ class CoordinatorRuntime(Generic[S]):
         """Drop the reply to ``token``: its connection is closed."""
         self._tokens.pop(token, None)
 
-    def _shares(self, body: Any) -> bool:
+    def _shares(self, body: object) -> bool:
         """Whether a request's append may share a batch with those of other requests."""
         return False
 
-    def _may_wait(self, context: ShardContext[S], body: Any) -> bool:
+    def _may_wait(self, context: ShardContext[S], body: object) -> bool:
         """Whether a request may be stepped before the open batch is appended."""
         return False
 

@@ -149,10 +149,10 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
 
     # overrides of the runtime
 
-    def _shares(self, body: Any) -> bool:
+    def _shares(self, body: object) -> bool:
         return type(body) is CommitOffsets and body.producer is NO_PRODUCER
 
-    def _may_wait(self, context: GroupShardContext, body: Any) -> bool:
+    def _may_wait(self, context: GroupShardContext, body: object) -> bool:
         return (
             type(body) is CommitOffsets and body.group_id in context.shard.groups
         )  # else an earlier request may create the group

@@ -82,7 +82,7 @@ class SessionKeepAlive:
 
     # calls of the runtime
 
-    def on_request(self, shard: Shard, body: Any, ctx: Asking, step: Callable[[], object]) -> None:
+    def on_request(self, shard: Shard, body: object, ctx: Asking, step: Callable[[], object]) -> None:
         """Call ``step()`` for a group's request: now, or after the advance for a JoinGroup of a silent member."""
         if self._is_deferred(body, ctx):
             self._deferred.append(partial(self._on_deferred_request, shard, body, ctx, step))
@@ -92,19 +92,19 @@ class SessionKeepAlive:
         if self.after_request is not None:
             self.after_request()
 
-    def _on_deferred_request(self, shard: Shard, body: Any, ctx: Asking, step: Callable[[], object]) -> None:
+    def _on_deferred_request(self, shard: Shard, body: object, ctx: Asking, step: Callable[[], object]) -> None:
         """After the advance: the client may have disconnected meanwhile, or the group's coordinator have moved."""
         if self._is_open(ctx.connection) and any(loaded is shard for _, loaded in self._shards()):
             self.on_request(shard, body, ctx, step)
 
-    def _is_deferred(self, body: Any, ctx: Asking) -> bool:
+    def _is_deferred(self, body: object, ctx: Asking) -> bool:
         """Whether this is a silent member's JoinGroup."""
         if not self._silent or type(body) is not JoinGroupRequest:
             return False
         connections = (self._connections.get((body.group_id, member)) for member in self._silent_members)
         return self._names(body.member_id, ctx.client_id, body.group_instance_id) or ctx.connection in connections
 
-    def _remember_connection(self, shard: Shard, body: Any, connection: Any) -> None:
+    def _remember_connection(self, shard: Shard, body: object, connection: Any) -> None:
         group_id, member_id = getattr(body, "group_id", None), getattr(body, "member_id", None)
         group = None if group_id is None else shard.classic(group_id)
         if group is None and member_id and isinstance(shard.groups.get(str(group_id)), EpochGroup):
@@ -119,7 +119,7 @@ class SessionKeepAlive:
                 self._prune()
             self._connections[group.group_id, member_id] = connection
 
-    def _new_id(self, group: ClassicGroup, body: Any) -> str | None:
+    def _new_id(self, group: ClassicGroup, body: object) -> str | None:
         """The member id that was assigned to a JoinGroup without one: the last one added."""
         if type(body) is not JoinGroupRequest:
             return None

@@ -153,7 +153,7 @@ def a_commit_shows_before_it_is_committed(p: Patches) -> None:
             for topic, partition, offset in request.offsets:
                 shard.store.replay(OffsetRecord(request.group_id, topic, partition, offset))
 
-    p.item(shard._REQUESTS, CommitOffsets, early)
+    p.put(offsets, "commit", early)
 
 
 @mutation(20, journal=False)

@@ -12,7 +12,6 @@ from broker_sim.coordinator import outcome
 from broker_sim.coordinator.classic.group import ClassicGroup
 from broker_sim.coordinator.store import GroupStore
 from broker_sim.coordinator.transaction import ending, opening, shard
-from broker_sim.coordinator.transaction.commands import AddPartitions, InitProducerId
 from broker_sim.coordinator.transaction.transaction import DECIDED, State
 from broker_sim.handlers import in_transaction, k09_offset_fetch, k24_add_partitions_to_txn, k26_end_txn
 from broker_sim.metadata.topics import Partition
@@ -109,7 +108,7 @@ def nobody_waits_for_markers(p: Patches) -> None:
         same = transaction.epoch == body.producer_epoch
         return Err.NONE if same else Err.PRODUCER_FENCED
 
-    real = shard._REQUESTS[AddPartitions]
+    real = opening.add_partitions
 
     def add(state: Any, token: int, body: Any) -> None:
         transaction = state.transactions.get(body.transactional_id)
@@ -119,7 +118,7 @@ def nobody_waits_for_markers(p: Patches) -> None:
             real(state, token, body)
 
     p.put(opening, "_refusal", refusal)
-    p.item(shard._REQUESTS, AddPartitions, add)
+    p.put(opening, "add_partitions", add)
 
 
 @mutation(10, "transactions")
@@ -174,14 +173,15 @@ def _without_a_bump(p: Patches, at: str) -> None:
         return done
 
     p.put(ending, "replace", replace)
-    table: dict[Any, Any] = shard._TIMERS if at == "timeout" else shard._REQUESTS
-    key: Any = at if at == "timeout" else InitProducerId
-    p.item(table, key, within(table[key]))
+    if at == "timeout":
+        p.item(shard._TIMERS, at, within(shard._TIMERS[at]))
+    else:
+        p.put(opening, at, within(getattr(opening, at)))
 
 
 @mutation(10, "transactions")
 def a_fence_needs_no_epoch_of_its_own(p: Patches) -> None:
-    _without_a_bump(p, "InitProducerId")
+    _without_a_bump(p, "init_producer_id")
 
 
 @mutation(10, "transactions")

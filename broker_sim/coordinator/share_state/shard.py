@@ -9,7 +9,6 @@ Source: ShareCoordinatorShard.java, ShareCoordinatorService.java (4.x).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from broker_sim.coordinator.outcome import (
@@ -122,7 +121,7 @@ class ShareStateShard(LogShard[StateWrite]):
         self.now_ms = now_ms
         out = self.out = Outcome()
         if type(event) is Request:
-            _COMMANDS[type(event.body)](self, event.token, event.body)
+            self._request(event.token, event.body)
         elif type(event) is Appended:
             self.appended(event)
         elif type(event) is Committed:
@@ -136,6 +135,21 @@ class ShareStateShard(LogShard[StateWrite]):
         return out
 
     # requests
+
+    def _request(self, token: int, body: object) -> None:
+        match body:
+            case commands.Write():
+                self.write(token, body)
+            case commands.Read():
+                self.read(token, body)
+            case commands.Summarize():
+                self.summarize(token, body)
+            case commands.Initialize():
+                self.initialize(token, body)
+            case commands.Delete():
+                self.delete(token, body)
+            case _:
+                raise TypeError(f"no request of the share coordinator: {body!r}")
 
     def known(self, key: ShareKey) -> ShareState | None:
         """The state of a share partition, with pending records."""
@@ -315,15 +329,6 @@ class ShareStateShard(LogShard[StateWrite]):
             self.latest[key] = state
         else:
             self.latest.pop(key, None)
-
-
-_COMMANDS: dict[type, Callable[..., None]] = {
-    commands.Initialize: ShareStateShard.initialize,
-    commands.Read: ShareStateShard.read,
-    commands.Write: ShareStateShard.write,
-    commands.Delete: ShareStateShard.delete,
-    commands.Summarize: ShareStateShard.summarize,
-}
 
 
 def _plain(error: Err) -> Result:

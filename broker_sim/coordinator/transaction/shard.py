@@ -55,7 +55,7 @@ class TransactionShard(TransactionState):
 
     def _apply(self, event: Event) -> None:
         if type(event) is Request:
-            _REQUESTS[type(event.body)](self, event.token, event.body)
+            self._request(event.token, event.body)
         elif type(event) is TimerFired:
             _TIMERS[event.key[0]](self, event.key)
         elif type(event) is Appended:
@@ -66,6 +66,17 @@ class TransactionShard(TransactionState):
             ending.marked(self, event.ticket, event.error)
         elif type(event) is Elected:
             self.leader_epoch = event.leader_epoch
+
+    def _request(self, token: int, body: object) -> None:
+        match body:
+            case AddPartitions():
+                opening.add_partitions(self, token, body)
+            case EndTransaction():
+                ending.end_transaction(self, token, body)
+            case InitProducerId():
+                opening.init_producer_id(self, token, body)
+            case _:
+                raise TypeError(f"no request of the transaction coordinator: {body!r}")
 
     def start(self, store: TransactionStore, now_ms: int) -> Outcome:
         """Start from the loaded log: open transactions get their timeouts, decided ones are completed."""
@@ -87,12 +98,6 @@ class TransactionShard(TransactionState):
         out.appends.clear()
         return out
 
-
-_REQUESTS: dict[type, Callable[..., None]] = {
-    InitProducerId: opening.init_producer_id,
-    AddPartitions: opening.add_partitions,
-    EndTransaction: ending.end_transaction,
-}
 
 _TIMERS: dict[str | int, Callable[[TransactionShard, TimerKey], None]] = {
     "append": TransactionShard.append_timed_out,
