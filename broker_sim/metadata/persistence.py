@@ -194,13 +194,21 @@ class Persistence:
                 self.files.sync_dir(self.data_dir)
 
     def close_logs(self) -> None:
-        """Flush and close every log, and write down their ends, with which the next start compares: a clean shutdown. A failed write
-        of the ends is logged. Raises KafkaStorageError."""
+        """Flush and close every log, and write down their ends, with which the next start compares: a clean shutdown. Failed writes are
+        logged; where a log was not flushed the ends are not written, and the next start is one after a crash (LogManager.shutdown)."""
         partitions = [partition for topic in self._state.topics.values() for partition in topic.partitions]
+        failures: list[StorageError] = []
         for partition in partitions:
-            partition.log.flush()
+            try:
+                partition.log.flush()
+            except StorageError as error:
+                failures.append(error)
             partition.log.close()
-        if self.data_dir is None or not self._loaded:
+        if failures:
+            log.warning(
+                "%d of %d logs could not be flushed, the first: %s", len(failures), len(partitions), failures[0]
+            )
+        if failures or self.data_dir is None or not self._loaded:
             return
         rows = [(partition.topic.name, partition.index, partition.log_end_offset) for partition in partitions]
         try:

@@ -337,6 +337,24 @@ def test_brokers_whose_disk_is_broken_do_not_start() -> None:
         assert list(kafka.state.topics) == ["orders"]
 
 
+def test_a_start_on_a_full_disk_says_so_though_the_logs_that_it_recovered_cannot_be_flushed() -> None:
+    with simulate(4) as sim:
+        kafka = cluster(sim)
+        for _ in range(3):
+            kafka.topic("orders").fill(20, value_bytes=4096)  # enough for entries in the indexes
+        kafka.kill()
+        full = "^data directory .*No space left"
+        with (
+            kafka.disk.fault("full", paths="*/cluster.json*"),
+            kafka.disk.fault("full", paths="*.index"),
+            pytest.raises(ClusterError, match=full),
+        ):
+            kafka.start_again()
+        assert kafka.dead
+        kafka.start_again()
+        assert sum(kafka.log("orders", index).end_offset for index in range(4)) == 60
+
+
 def test_another_broker_leads_though_the_disk_keeps_what_it_should_not_have() -> None:
     """A leader that takes over has no more than was replicated; where that can't be cut off it had replicated more, as may be."""
     with simulate(4) as sim:
